@@ -248,13 +248,18 @@ def day_of(option: str, text: str) -> "date":
     raise UsageProblem("{} {}: a day is expected, as 2024-05-01", option, text[:40])
 
 
-def _misplaced(error: ObservationError, option: str, words: Sequence[str], sources: Sources) -> UsageProblem:
-    """Return the error about the words of an option, with the option that takes them."""
+def _misplaced(
+    error: ObservationError, option: str, words: Sequence[str], sources: Sources, *, as_code: bool = False
+) -> UsageProblem:
+    """Return the error about the words of an option, with the option that takes them; ``as_code`` where the command
+    judges code too."""
     from envdoctor.app.words import taken_otherwise
 
     text = taken_otherwise(said_by(error), option, words, sources.folder())
-    if option == "recipe" and len(words) == 1 and words[0].endswith((".py", ".sh")):
+    if as_code and len(words) == 1 and words[0].endswith((".py", ".sh")):
         text = Message("{}; code without such a trainer is judged with --code FILE.py", text)
+    elif as_code and getattr(error, "started", None) is not None:
+        text = Message("{}, or give the script that reads it: --code FILE", text)
     return UsageProblem(text)
 
 
@@ -295,7 +300,7 @@ def _without_run(
     if not code:
         others = sources.code or any(getattr(sources, name, None) for name in observed.SOURCES)
         if not (as_code and others and all(map(is_command, sources.recipe))):
-            raise _misplaced(error, "recipe", sources.recipe, sources) from None
+            raise _misplaced(error, "recipe", sources.recipe, sources, as_code=as_code) from None
         notices.append(Notice("error", said_by(error)))
         code = dict.fromkeys(sources.recipe, ())
     return sources._replace(

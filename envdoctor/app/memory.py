@@ -269,7 +269,7 @@ def _predicted_so(
 
     section, unjudged = _of_sizes(by(Tracer(place, versions, cache, lambda: rehearsed(shipped, by)).run))
     if section["verdict"] == "does-not-fit" and sharing is not None:
-        unjudged = unjudged or Notice("error", sharing)
+        unjudged = unjudged or Notice(*sharing)
     changes, free = section["changes"], section["free_gib"]
     if section["verdict"] is None and free is not None and section["process_gib"][1] <= free:
         changes = []  # those of the usual length, which fits
@@ -288,7 +288,7 @@ def _counted(section: MemorySection, facts: FactSet, matrix: Matrix) -> MemorySe
     uncounted = (row["uncounted"] for row in rows if "uncounted" in row and row["name"] in formats)
     settling = next((key for key in uncounted if facts.get(key).source != "given"), "")
     is_unknown = "recipe.max_length" in facts and facts.unknown("recipe.max_length") is not None
-    if section["verdict"] == "fits" and (settling or is_unknown):
+    if section["verdict"] in ("fits", "tight") and (settling or is_unknown):
         section["verdict"], section["settled_by"] = None, settling
     return section
 
@@ -331,6 +331,8 @@ _SETTLING = {
     ),
     "recipe.optimizer": "whether it fits is not known, because what the optimizer keeps is not: {} to {} GiB; "
     "give --set {}=NAME",
+    "recipe.method": "whether it fits is not known, because what is trained is not modelled: {} to {} GiB "
+    "(see Assumed)",
     "recipe.reference_model": "whether it fits is not known, because a model beside the one that is trained is not "
     "counted: {} to {} GiB",
     "model.architectures": "whether it fits is not known, because the logits of a masked language model are not "

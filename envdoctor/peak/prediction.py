@@ -104,13 +104,16 @@ def predict(
         text = "how the run is divided among processes is not known: one of many may take as little as {} GiB"
         doubts.append(Message(text, f"{least.process[0] / GIB:.1f}"))
     verdict, settling = run.verdict(need, gpu), ""
+    others = recipe.facts.words("recipe.other_models") and not plan.stage.models
+    if others and verdict in _VERDICTS[:2]:
+        verdict, settling = None, "recipe.reference_model"
     if (
         gpu is not None
         and plan.whole
         and not plan.stated
         and (least := run.shortest()).verdict(gpu.free) == "does-not-fit"
     ):
-        need, verdict = need._replace(mostly=least.mostly), "does-not-fit"
+        need, verdict, settling = need._replace(mostly=least.mostly), "does-not-fit", ""
         notes.append(Message("the length was not given: it does not fit even at {} tokens", _SHORTEST))
     if gpu is not None and verdict == "does-not-fit" and run.may_be_checkpointed():
         checkpointed = run.untraced({**base, "tokens": [plan.tokens], "checkpointing": True})
@@ -120,7 +123,7 @@ def predict(
         verdict, settling = None, "recipe.zero_stage"
     least = run.without(*plan.unsure) if plan.unsure else need
     if gpu is not None and verdict in _VERDICTS[1:] and least is not need and least.verdict(gpu.free) != verdict:
-        need, verdict, settling = need.down_to(least), None, "recipe.optimizer"
+        need, verdict, settling = need.down_to(least), None, plan.open_by
     shown = run.shown(need, gpu)
     return {
         "level": model.level_of(trace),

@@ -34,6 +34,7 @@ _SAVERS: dict[str, tuple[str, tuple[str, ...]]] = {
 }
 #: Keys of recipes that divide samples or layers among the GPUs, and the values with which they do not.
 _DIVIDED = r"(?:\A|\.)(?:sequence|context|tensor|pipeline|expert)(?:_model)?_parallel(?:_size|_degree)?\Z"
+_UNSET = ("0", "0.0", "False", "false", "None", "none", "absent", "")
 _WHOLE = ("1", "0", "-1", "None", "null", "False", "false", "")
 #: The parts where the value is no number, and the most that are believed.
 _MANY, _MOST_PARTS = 8, 1 << 20
@@ -134,6 +135,7 @@ def _stage_of(recipe: RunRecipe, assumed: list[str]) -> Stage:
     if row.get("drops"):
         assumed.append(Message("the model has a few outputs of its own: no head for the language, and no logits"))
     wanted = all(keys.get(key) == value for key, value in row.get("only", {}).items())
+    wanted &= bool(given.get("colocate")) or keys.keys().isdisjoint(row.get("apart", ()))
     models = tuple(row.get("models", ())) if wanted else ()
     if models:
         text = "other models may be on the same GPU, each as large as this one at the most: {}"
@@ -177,13 +179,13 @@ def _engine(recipe: RunRecipe, assumed: list[str]) -> tuple[float, bool]:
 class RunPlan(NamedTuple):
     """``job`` is what is traced (:mod:`envdoctor.payload.tracing.trace` says what its keys mean), without the
     configuration and the lengths. ``tokens`` is the longest sample, ``stated`` where somebody gave it. ``assumed`` are
-    sentences about what nobody gave, ``savers`` names what the trace does not follow and can only lower the peak, by no
-    more than the terms ``spared`` and to one of ``parts``; ``unsure`` are those of an unknown optimizer. ``eager``: the
-    attention may be eager, by the release; ``maybe_off``: gradient checkpointing may be off, by the release.
-    ``untold``: the framework is not known, and logits are made; ``less`` is the share by which everything may be less.
-    ``stage`` changes the traces (:func:`staged`). ``whole``: what is trained, and how it is divided among processes
-    (``divided``), is known; ``divisible``: several processes hold the same weights, which DeepSpeed could divide.
-    ``off``: gradient checkpointing is known to be off, or is so by default."""
+    sentences about what nobody gave, ``savers`` names what the trace does not follow and can only lower the peak, by
+    no more than the terms ``spared`` and to one of ``parts``; ``unsure`` are those that the fact ``open_by`` decides.
+    ``eager``: the attention may be eager, by the release; ``maybe_off``: gradient checkpointing may be off, by the
+    release. ``untold``: the framework is not known, and logits are made; ``less`` is the share by which everything may
+    be less. ``stage`` changes the traces (:func:`staged`). ``whole``: what is trained, and how it is divided among
+    processes (``divided``), is known; ``divisible``: several processes hold the same weights, which DeepSpeed could
+    divide. ``off``: gradient checkpointing is known to be off, or is so by default."""
 
     job: Mapping[str, Any]
     tokens: int
@@ -191,6 +193,7 @@ class RunPlan(NamedTuple):
     savers: tuple[str, ...] = ()
     spared: tuple[str, ...] = ()
     unsure: tuple[str, ...] = ()
+    open_by: str = "recipe.optimizer"
     eager: bool = False
     stated: bool = True
     parts: int = 1
@@ -248,6 +251,8 @@ def plan_of(recipe: RunRecipe, usual: int | None = None) -> RunPlan:
         raise MemoryProblem("the length is not known: give the longest sample in tokens, --set recipe.max_length=2048")
     framework = str(given.get("framework"))
     stage = _stage_of(recipe, assumed) if training else Stage()
+    if (others := facts.words("recipe.other_models")) and not stage.models:
+        assumed.append(Message("loaded beside the model that is trained, and not counted: {}", ", ".join(others)))
     batch = batch_of(facts, training)
     if not batch:
         batch = 1
@@ -261,6 +266,8 @@ def plan_of(recipe: RunRecipe, usual: int | None = None) -> RunPlan:
     flash = isinstance(attention, str) and attention.startswith("flash_attention")
     packed = bool(given.get("packing") or given.get("padding_free"))
     optimizer, unsure = _optimizer(recipe, assumed) if training else ("elsewhere", ())
+    partial = _partial(recipe, assumed) if training else ()
+    unsure = (*unsure, *partial)
     # A default that changed, of an unknown release.
     newest = facts.get("recipe.gradient_checkpointing").source == "preset" and trainer.get("checkpointing", False)
     job = {
@@ -305,6 +312,7 @@ def plan_of(recipe: RunRecipe, usual: int | None = None) -> RunPlan:
         savers=(*(name for name, _ in savers), *dividing),
         spared=spared,
         unsure=unsure,
+        open_by="recipe.method" if partial else "recipe.optimizer",
         eager=eager,
         stated=stated,
         parts=parts,
@@ -317,6 +325,15 @@ def plan_of(recipe: RunRecipe, usual: int | None = None) -> RunPlan:
         off="gradient_checkpointing" in given or by_default,
         maybe_off=bool(training and newest and "gradient_checkpointing" not in given),
     )
+
+
+def _partial(recipe: RunRecipe, assumed: list[str]) -> tuple[str, ...]:
+    """Return the terms that may be missing by keys that nothing models, and add to ``assumed`` which those are."""
+    pairs = [(key, row["terms"]) for row in recipe.known["partial"] for key in row["keys"]]
+    pairs = [(key, terms) for key, terms in pairs if recipe.keys.get(key, "0") not in _UNSET]
+    text = "{} changes what is trained or kept in a way that is not modelled: less is needed"
+    assumed += [Message(text, key) for key, _ in pairs]
+    return tuple(term for _, terms in pairs for term in terms)
 
 
 def _savers(recipe: RunRecipe, version: str | None) -> list[tuple[str, tuple[str, ...]]]:
@@ -450,10 +467,12 @@ def _own_optimizer(recipe: RunRecipe) -> str | None:
 
 def _optimizer(recipe: RunRecipe, assumed: list[str]) -> tuple[str, tuple[str, ...]]:
     """Return what the trace calls the optimizer, and the terms that it may not have."""
-    _, known, given, keys, trainer = recipe
+    facts, known, given, keys, trainer = recipe
     if given.get("offload_optimizer"):
         return "elsewhere", ()
-    name = _own_optimizer(recipe) or given.get("optimizer")
+    name, fact = _own_optimizer(recipe) or given.get("optimizer"), facts.get("recipe.optimizer")
+    if name is None and isinstance(fact.value, Unknown) and "recipe.optimizer" in facts and fact.source != "preset":
+        name = Message("that the recipe leaves open")
     if name is None:
         assumed.append(Message("the optimizer was not given: AdamW was taken"))
         return "AdamW", ()

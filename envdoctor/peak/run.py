@@ -26,10 +26,10 @@ _ZERO = (
 _SPREAD = ("auto", "balanced", "balanced_low_0", "sequential")
 
 
-def divided(facts: FactSet, each: bool) -> tuple[FactSet, list[Message], Message | None]:
+def divided(facts: FactSet, each: bool) -> tuple[FactSet, list[Message], tuple[str, Message] | None]:
     """Return the facts, with a process on each GPU if the run is divided among an unknown number of processes, or its
     framework starts one on ``each``; a sentence about how several GPUs or processes share it; and why a run that one of
-    them does not hold may fit all the same."""
+    them does not hold may fit all the same, with the level of that notice."""
     gpus, world, stage = (facts.records("gpu"), *map(facts.number, ("recipe.world_size", "recipe.zero_stage")))
     count, fsdp = len(gpus) if gpus is not None and not gpus.incomplete else 0, facts.value("recipe.fsdp") is True
     cards, visible, notes = count, facts.get("env.CUDA_VISIBLE_DEVICES"), list[Message]()
@@ -45,7 +45,7 @@ def divided(facts: FactSet, each: bool) -> tuple[FactSet, list[Message], Message
         gpu = facts.get("gpu")
         if notes and cards == 1 and gpu.source == "given" and " 1x" not in str(gpu.origin):
             text = "one GPU does not hold the run, and how many there are is not said: --gpu 8xNAME, or 1xNAME"
-            return facts, notes, Message(text)
+            return facts, notes, ("warning", Message(text))  # a question that `check` was not asked
     processes = int(world or 1)
     if engine_of(settings_of(facts)) is not None:
         ranks = int(facts.number("recipe.tensor_parallel") or 1)
@@ -55,9 +55,8 @@ def divided(facts: FactSet, each: bool) -> tuple[FactSet, list[Message], Message
         level, by = (3, "FSDP") if stage is None else (int(stage), f"ZeRO-{int(stage)}")
         parts = _ZERO[min(max(level, 0), 3)]
         notes = [Message("data parallel, {} processes: {} divides {} among them", processes, by, parts)]
-        match facts.get("recipe.zero_stage").origin:
-            case Message() as by_name:
-                notes.append(by_name)
+        zero = facts.get("recipe.zero_stage")
+        notes += [zero.origin] if isinstance(zero.origin, Message) and zero.source != "preset" else []
     elif spread in _SPREAD and (over := cards // processes) > 1:
         notes = [Message("device_map={} spreads the layers of a process over {} GPUs", spread, over)]
         layers = Fact("recipe.layers_over", over, Message("the GPUs of a process"), "derived")
@@ -71,7 +70,7 @@ def divided(facts: FactSet, each: bool) -> tuple[FactSet, list[Message], Message
         "give --set recipe.zero_stage=3 or recipe.fsdp=true"
     )
     taken = "the recipe does not say how {} GPUs share the run: each was taken to hold the whole model (data parallel)"
-    return facts, [Message(taken, cards)], Message(text, cards)
+    return facts, [Message(taken, cards)], ("error", Message(text, cards))
 
 
 #: The name of a GPU, and a size in GB that it is sold with.

@@ -92,8 +92,8 @@ class _Run(NamedTuple):
         rest = self._rest()
         # Layers travel as they are stored: packed ones packed (torchao's NF4Tensor, bitsandbytes' quant_storage).
         layer = min((terms.get("weights", 0.0) - rest) / self.layers, self.layer * self.width)
-        if self.given.get("offload_param"):
+        if offloads := bool(self.given.get("offload_param")):
             # Gradients too, and the optimizer steps there (CPUOffload in torch/distributed/fsdp/api.py).
             new = {name: 0.0 if name in OF_THE_MODEL else size for name, size in new.items()}
         # What is in no layer, the root's, stays whole until the way back (torch/distributed/fsdp/_runtime_utils.py).
-        return {**new, "gathered layers": 2 * max(layer, 0.0) + rest * (1 - 1 / self.processes)}
+        return {**new, "gathered layers": 2 * max(layer, 0.0) + rest * (1 if offloads else 1 - 1 / self.processes)}

@@ -98,13 +98,13 @@ def listed(items: Iterable[str], most: int = 4) -> Message:
 _LONGEST = 100
 
 
-def alike(word: str, words: Iterable[str], spellings: Mapping[str, str] = {}) -> str | None:
-    """Return the word of ``words`` that is spelled most alike, None if none is; ``spellings`` maps other spellings, in
-    lower case, to the words that they stand for."""
+def alike(word: str, words: Iterable[str], spellings: Mapping[str, str] = {}, *, least: float = 0.6) -> str | None:
+    """Return the word of ``words`` that is spelled most alike, None if none is as alike as ``least``, a share;
+    ``spellings`` maps other spellings, in lower case, to the words that they stand for."""
     from difflib import get_close_matches
 
     spelled = {**spellings, **{name.lower(): name for name in words}}
-    near = get_close_matches(word[:_LONGEST].lower(), spelled, n=1, cutoff=0.6)
+    near = get_close_matches(word[:_LONGEST].lower(), spelled, n=1, cutoff=least)
     return spelled[near[0]] if near else None
 
 

@@ -55,6 +55,21 @@ def test_a_run_is_not_judged_where_what_an_unknown_optimizer_keeps_decides(
     gpus = Records(({"name": "A", "memory_gib": memory},))
     found = predicted(trace_of({"weights": 4.0, "optimizer states": 8.0}), gpus, method="full", optimizer="badam")
     assert (found["verdict"], found["settled_by"]) == (judged, "" if judged else "recipe.optimizer")
+    found = predicted(trace_of({"weights": 4.0, "optimizer states": 8.0}), gpus, {"lisa_n_layers": "2"}, method="full")
+    assert (found["verdict"], found["settled_by"]) == (judged, "" if judged else "recipe.method")
+
+
+@pytest.mark.parametrize(
+    ("others", "stage", "verdict"),
+    [(("a/b",), "sft", None), (ABSENT, "sft", "fits"), (("a/b",), "ppo", "fits")],
+)
+def test_a_run_with_a_model_that_is_not_counted_is_not_said_to_fit(
+    predicted: Any, trace_of: Any, others: Any, stage: str, verdict: str | None
+) -> None:
+    gpus = Records(({"name": "A", "memory_gib": 900.0},))
+    found = predicted(trace_of(LORA), gpus, other_models=others, stage=stage)
+    assert (found["verdict"], found["settled_by"]) == (verdict, "" if verdict else "recipe.reference_model")
+    assert ("and not counted: a/b" in " ".join(found["assumed"])) is (verdict is None)
 
 
 LORA = {"weights": 16.0, "logits and loss": 4.0, "hidden states": 1.0}
@@ -69,6 +84,8 @@ VALUE_MODEL = 4 * 16.0 + 1.0
         ({"stage": "kto"}, {}, ("grpo", "adapter-off"), 21.0, 21.0),
         ({"stage": "kto", "method": "full"}, {}, ("grpo", "copy"), 21.0, 21.0),
         ({"stage": "orpo", "method": "full"}, {}, ("dpo", "none"), 21.0, 21.0),
+        ({"stage": "cpo"}, {}, ("dpo", "none"), 21.0, 21.0),
+        ({"stage": "embedding"}, {}, ("dpo", "none"), 17.0, 17.0),
         ({"stage": "rm"}, {}, ("dpo", "none"), 17.0, 17.0),
         # The head for the language stays beside that for the value.
         ({"stage": "rm", "framework": "llamafactory"}, {}, ("dpo", "none"), 17.0, 21.0),
@@ -80,6 +97,8 @@ VALUE_MODEL = 4 * 16.0 + 1.0
             ("grpo", "adapter-off"),
             *(21.0, 37.0),
         ),
+        # On GPUs of their own, or not.
+        ({"stage": "ppo", "framework": "openrlhf"}, {"critic_num_gpus_per_node": "2"}, ("grpo", "copy"), 21.0, 21.0),
     ],
 )
 def test_a_stage_is_the_step_that_it_is_like_and_what_stands_beside_it(

@@ -59,7 +59,9 @@ def test_the_last_gpu_of_a_process_has_the_logits_and_what_is_left_of_the_weight
 
 
 def test_fsdp_offloads_all_that_is_of_the_model(shared: Any) -> None:
-    assert shared(fsdp=True, offload_param="cpu").keys() == {"attention", "gathered layers"}
+    held = shared(fsdp=True, offload_param="cpu")
+    assert held.keys() == {"attention", "gathered layers"}
+    assert held["gathered layers"] == pytest.approx(0.8 + 15.6, abs=1e-3)  # the root is whole
 
 
 def test_fsdp_gathers_packed_layers_packed(shared: Any) -> None:

@@ -20,7 +20,7 @@ _LINE = re.compile(r":(\d{1,6})\Z")
 _COMMAND = re.compile(r"\s--?[A-Za-z]|\A\s*(?:\S{1,200}\s+){1,6}\S*(?:\.py|\.sh|\.ya?ml|=|[\w-]/[\w-])")
 _NO_RUN = (
     "describes no run of a framework that is known; say what it does (--set recipe.method=lora --set "
-    "recipe.batch_size=2), or give the script that reads it: --code FILE"
+    "recipe.batch_size=2)"
 )
 _NO_FILE = "--recipe {}: there is no file of this name, and no framework that is known takes it for a command"
 
@@ -68,13 +68,13 @@ def is_command(text: str) -> bool:
     return _COMMAND.search(text) is not None
 
 
-def read_files(recipes: Sequence[str], cwd: str, formats: Formats) -> Iterator[RecipeFile]:
+def read_files(recipes: Sequence[str], cwd: str, formats: Formats, asked: Collection[str] = ()) -> Iterator[RecipeFile]:
     """Yield the files in their order, behind each those that it names. ``run.sh:4`` is the command in this line, ``-``
-    standard input; what has blanks and is no file is the command itself.
+    standard input; what has blanks and is no file is the command itself. The environment has the ``asked`` frameworks.
 
     Raises :class:`RecipeFileError` for a file that was given; one that a recipe names may be anything.
     """
-    reader = _Reader(cwd, formats)
+    reader = _Reader(cwd, formats, asked)
     chosen = dict[str, int | str | None]()
     for recipe in recipes:
         there = os.path.lexists(os.path.join(cwd, recipe))
@@ -149,8 +149,8 @@ class _Link(NamedTuple):
 class _Reader:
     """Reads files, and behind each those that it names: none twice (``seen`` are their paths), and not too many."""
 
-    def __init__(self, cwd: str, formats: Formats) -> None:
-        self._cwd, self._formats = cwd, formats
+    def __init__(self, cwd: str, formats: Formats, asked: Collection[str]) -> None:
+        self._cwd, self._formats, self._asked = cwd, formats, {*asked}
         self.seen = set[str]()
 
     def read(
@@ -189,7 +189,8 @@ class _Reader:
         modules = [entry.key for part in several if part.program == "#modules" for entry in part.entries]
         several = [part for part in several if part.program != "#modules" and (line is not None or not part.behind)]
         run, runs = project.run_of(several, line, command is not None)
-        parts = tuple((project.declared(part, form), form) for part, form in self._formats.of_parts(run))
+        parts = tuple((project.declared(part, form), form) for part, form in self._formats.of_parts(run, self._asked))
+        self._asked |= {form.framework for part, form in parts if part.program}
         # A script that a framework brings, by its name, need not be here.
         brought = {part.program for part, form in parts if form.framework and form.named(part.program) is not None}
         folder = next((part.folder for part in run if part.line), "")

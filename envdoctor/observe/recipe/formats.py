@@ -13,6 +13,8 @@ NO_RECIPES = (
     *("environment", "plain-training", "model-cast", "tokenizer", "torch-loop", "trainer", "trainer-run", "datasets"),
     *("script-arguments", "attention-patch", "model-config", "other-training", "frozen-model", "own-batches"),
 )
+#: How much a misspelled key is like the one that is meant, and how many others a file of a strict framework may have.
+MISSPELLED, _MOST_FOREIGN = 0.87, 2
 _NUMBERS = {"1": "true", "0": "false"}
 _TAKES = {"boolean": "flag", "texts": "many"}
 
@@ -94,7 +96,8 @@ class Formats:
         as stand before the next option."""
         meanings = [meaning for form in self if (place := self.find(form, key)) for meaning in place[1]]
         # --flash_attn says something of a text by being there.
-        types = {"boolean" if {*word.words} == {"true", "false"} else "text" for word in meanings if word.words}
+        spelt = [word for word in meanings if word.words]
+        types = {"boolean" if {*word.words} == {"true", "false"} else "texts" if word.add else "text" for word in spelt}
         types |= {self.kinds.get(meaning.field) or "" for meaning in meanings if not meaning.words}
         return _TAKES.get(types.pop(), "one") if len(types) == 1 else "one" if types else "many"
 
@@ -157,9 +160,9 @@ class Formats:
         forms = [form, *(self._formats[name] for name in form.includes.values())]
         return {key.rpartition(".")[2] for other in forms for key in (*other.keys, *other.unused)}
 
-    def of_part(self, part: Part, frameworks: Collection[str] = ()) -> Format | None:
+    def of_part(self, part: Part, frameworks: Collection[str] = (), asked: Collection[str] = ()) -> Format | None:
         """Return the format that a program, a call or the keys of a document speak for, keys for one of these
-        ``frameworks`` where they are given; None when none does."""
+        ``frameworks`` where they are given; None when none does. Something besides names the ``asked`` frameworks."""
         for form in self:
             if part.program and form.named(part.program) is not None:
                 if part.own:
@@ -173,15 +176,16 @@ class Formats:
         among = [form for form in self if form.row.get("files") and (not frameworks or form.framework in frameworks)]
         if part.program and not frameworks:  # options alone prove no framework whose files have such keys
             among = [form for form in among if not form.row.get("marked_only")]
-        shares = [(self._share(form, part), form) for form in among]
+        shares = [(self._share(form, part, form.framework in asked), form) for form in among]
         best = max(shares, key=lambda share: share[0], default=None)
         return best[1] if best is not None and best[0] > 0 else None
 
-    def of_parts(self, parts: Sequence[Part]) -> tuple[tuple[Part, Format], ...]:
-        """Return the parts of known formats: of each program or call the first, which the file is about."""
+    def of_parts(self, parts: Sequence[Part], asked: Collection[str] = ()) -> tuple[tuple[Part, Format], ...]:
+        """Return the parts of known formats: of each program or call the first, which the file is about. Something
+        besides names the ``asked`` frameworks."""
         chosen: dict[tuple[str, str], tuple[Part, Format]] = {}
         for part in parts:
-            form = self.of_part(part)
+            form = self.of_part(part, asked=asked)
             if form is None:
                 continue
             beside = form.name in NO_RECIPES
@@ -189,8 +193,11 @@ class Formats:
             before = chosen.get(key)
             if before is not None and beside:
                 keys = {entry.key for entry in before[0].entries}
-                more = [entry for entry in part.entries if entry.key not in keys]
-                chosen[key] = (before[0]._replace(entries=(*before[0].entries, *more)), form)
+                entries = (*before[0].entries, *(entry for entry in part.entries if entry.key not in keys))
+                if "switch" in form.row:  # what one of two calls says, and the other does not, is open
+                    keys &= {entry.key for entry in part.entries}
+                    entries = tuple(each if each.key in keys else _in_doubt(each) for each in entries)
+                chosen[key] = (before[0]._replace(entries=entries), form)
             # Of several calls of one name the first, unless that is hardly one: TrainingArguments(".")
             elif before is None or (
                 not part.line and (before[0].perhaps, len(part.entries)) > (part.perhaps, 2 * len(before[0].entries))
@@ -199,26 +206,36 @@ class Formats:
         return () if all(form.name in NO_RECIPES for _, form in chosen.values()) else tuple(chosen.values())
 
     def named_files(self, parts: Iterable[tuple[Part, Format]]) -> Iterator[RecipeEntry]:
-        """Yield the settings that name a document, such as DeepSpeed's file."""
+        """Yield the settings that name a document (DeepSpeed's file), or a configuration that the framework brings."""
         for entry, form in ((entry, form) for part, form in parts for entry in part.entries if not entry.computed):
             meanings = (self.find(form, entry.key) or (form, (), ""))[1]
             if any(meaning.field == "file" for meaning in meanings) and isinstance(entry.value, str):
-                yield from [entry] if entry.value.endswith(DOCUMENTS) else ()
+                yield from [entry] if entry.value.endswith(DOCUMENTS) or "overrides" in form.row else ()
 
-    def _share(self, form: Format, part: Part) -> float:
+    def _share(self, form: Format, part: Part, asked: bool) -> float:
         """Return how many of the settings a format knows; a mark, which no other format has, counts as ten. Return 0 if
         there are too few marks, or if fewer than two keys are marks and the format knows less than half of a document
         (a third of a command's options). A document of which it does not know a third, and more than some misspelled
-        keys, is a project's own, which has keys of the framework."""
+        keys, is a project's own, which has keys of the framework; so is one with more than two other keys that are
+        misspelled in no way, if the framework's parser refuses them and nothing else has ``asked`` for it."""
         count, size = self._count(form, part.entries), len(part.entries)
         keys = [entry.key.replace("-", "_") for entry in part.entries]
         marks = [mark for key in keys for mark in form.row.get("marks", ()) if fnmatchcase(key, mark)]
         enough = len(marks) > (not part.program) or (3 if part.program else 2) * count >= size
         enough = enough and (part.program > "" or size - count <= max(4, size // 3))
+        if enough and "lenient" in form.row and not (part.program or asked) and size - count > _MOST_FOREIGN:
+            from difflib import get_close_matches
+
+            known, foreign = self.known(form), [key for key in keys if self.find(form, key) is None]
+            enough = sum(not get_close_matches(key, known, 1, MISSPELLED) for key in foreign) <= _MOST_FOREIGN
         return count + 10 * len({*marks}) if enough and len({*marks}) >= form.row.get("marked_only", 0) else 0
 
     def _count(self, form: Format, entries: Sequence[RecipeEntry]) -> int:
         return sum(1 for entry in entries if self.find(form, entry.key) is not None)
+
+
+def _in_doubt(entry: RecipeEntry) -> RecipeEntry:
+    return entry._replace(computed=True, undecided=True)
 
 
 def spelled(value: object) -> str:

@@ -166,7 +166,7 @@ def _unfolded(part: Part) -> Part:
     """Return a command with the settings of an option that holds JSON, each for itself."""
     entries: list[RecipeEntry] = []
     for entry in part.entries:
-        if isinstance(entry.value, str) and entry.value.startswith("{"):
+        if isinstance(entry.value, str) and entry.value.startswith("{") and ":" in entry.value:
             try:
                 entries += read_document(entry.value, entry.place[0], entry.key)
                 continue

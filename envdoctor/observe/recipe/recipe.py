@@ -10,7 +10,7 @@ from envdoctor.facts.registry import FactSpec, FactTypeError, parse_value, unlis
 from envdoctor.facts.values import ABSENT, Fact, Known, Origin, Records, Unknown, Value, spell
 from envdoctor.observe.recipe.document import REST, Part, RecipeEntry
 from envdoctor.observe.recipe.files import RecipeFile, read_files, with_code
-from envdoctor.observe.recipe.formats import NO_RECIPES, Format, Formats, Meaning, spelled
+from envdoctor.observe.recipe.formats import MISSPELLED, NO_RECIPES, Format, Formats, Meaning, spelled
 from envdoctor.system.message import Message, alike, said_by
 from envdoctor.versions.pep440 import satisfies
 
@@ -22,14 +22,15 @@ COMPUTED = Message("the recipe computes it, or takes it from a variable")
 _OF_MODEL = {"method": None, "quantization": ABSENT, "gradient_checkpointing": False}
 UNDECIDED = Message("set in a branch of a test that is not decided")
 #: Fields that are no facts of their own.
-_TEXTS = ("model", "revision", "file", "gres", "devices", "exports", "chats")
+_TEXTS = ("model", "revision", "file", "program", "gres", "devices", "exports", "chats")
 _NUMBERS = ("nproc", "nnodes", "gpus", "each_gpu", "prompt_length", "answer_length", "global_batch")
 HELPERS = {name: FactSpec(name, kind) for kind, names in (("text", _TEXTS), ("number", _NUMBERS)) for name in names}
 #: Of so many keys an unknown one is compared with the known ones, which takes milliseconds each.
 _COMPARED = 500
 #: Keys that no field takes, and whose values the prediction of memory asks for; nobody keeps a secret in them.
 _SHOWN = (
-    r"(?:.*\.)?(?:beta|(?:lora_)?task_type|reward_model_type|(?:galore|apollo)_rank|optim_args"
+    r"(?:.*\.)?(?:beta|(?:lora_)?task_type|lisa_\w+|galore_quantization|(?:freeze|unfrozen)_\w+"
+    r"|reward_model_type|(?:galore|apollo)_rank|optim_args"
     r"|(?:sequence|context|tensor|pipeline|expert)(?:_model)?_parallel(?:_size|_degree)?)"
 )
 #: Values with which an option of the script's own does nothing.
@@ -63,7 +64,7 @@ class Statements:
         self.apart, self.compared = set[str](), set[str]()
         self.elsewhere = ""
         self.rests: dict[str, Origin] = {}
-        self.extra = 0
+        self.extra, self._likeness = 0, 0.6
         self.formats, self.registry = formats, formats.registry
         #: What no part says; asked when all were read.
         self.released = cache(lambda name: formats.released(formats[name], self.calls.get(name, ())))
@@ -87,6 +88,8 @@ class Statements:
                 continue
             fact = self.fact(field, unknown if part.perhaps and field in meaning else word, origin)
             self.weak[field] = fact if field == "launcher" else self.weak.get(field, fact)  # the innermost launcher
+        # A document may go to a script whose own class has more keys: what is merely alike is no hint.
+        self._likeness = 0.6 if part.program or not any("call" in row for row in form.names.values()) else MISSPELLED
         here: _Here = {}
         doubtful = part.perhaps and "switch" in form.row
         for entry in part.entries:
@@ -127,7 +130,7 @@ class Statements:
                 self.weak.setdefault("model", self.fact("model", entry.value, place, "assumed"))
         elif lookup is None and len(self.keys) < _COMPARED:
             name = entry.key.rpartition(".")[2]
-            other = alike(name, self.formats.known(form) - {name}) or ""
+            other = alike(name, self.formats.known(form) - {name}, least=self._likeness) or ""
         elif lookup is not None:
             owner, meanings, inner = lookup
             self.given.add(inner)
@@ -284,7 +287,9 @@ def read_recipe(
 
     Raises :class:`RecipeFileError`.
     """
-    files, called = with_code(list(read_files(names, cwd, formats)), code, cwd, formats)
+    packages = ((form, installed(f"pkg.{name}")) for form in formats for name in form.row.get("imports", ()))
+    asked = {form.framework for form, value in packages if not (value is ABSENT or isinstance(value, Unknown))}
+    files, called = with_code(list(read_files(names, cwd, formats, asked)), code, cwd, formats)
     return recipe_of(files, formats, installed, ", ".join(names), called)
 
 
@@ -363,7 +368,11 @@ def _complete(
         facts[field] = joined(facts.get(field), fact) if field == "kernels" else facts.get(field, fact)
     # A file that was not read may say anything of DeepSpeed, for which nearly all documents are; a script may make the
     # model in any way.
-    of_deepspeed = [meaning.field for meanings in formats["deepspeed"].keys.values() for meaning in meanings]
+    of_deepspeed = {meaning.field for meanings in formats["deepspeed"].keys.values() for meaning in meanings}
+    # A configuration of a framework's own, which a command changes, says all but what the program's name tells.
+    changed = [form for form in forms if "overrides" in form.row]
+    own = {meaning.field for form in changed for meanings in form.keys.values() for meaning in meanings}
+    own -= {*_TEXTS, "method", "stage", "quantization", "other_models"}
     elsewhere = Message("the script may add adapters in a way that was not followed") if statements.elsewhere else None
     for name in unread:
         reason = Message("{} was not read", name)
@@ -378,7 +387,7 @@ def _complete(
             offloads = {"offload_optimizer": "cpu" if states else None, "offload_param": "cpu" if weights else None}
             for field, value in {"zero_stage": stage[1], **offloads}.items():
                 facts.setdefault(field, statements.fact(field, value, by_name))
-        for field in of_deepspeed:
+        for field in of_deepspeed if name.endswith((".sh", ".json")) else of_deepspeed | own:
             facts.setdefault(field, statements.fact(field, Unknown(reason), ""))
     for field, helper in (("nproc", "gres"), ("gpus", "devices")):
         if helper in facts and (number := gpus_named(str(facts[helper].value))) is not None:

@@ -949,12 +949,24 @@ def test_a_library_that_lies_beside_a_script_is_not_followed(tmp_path):
         ("export CUDA_VISIBLE_DEVICES=0,1\ntorchrun --nproc_per_node gpu train.py\n", {"world_size": 2}),
         ("export CUDA_VISIBLE_DEVICES=0,1\nllamafactory-cli train --stage sft\n", {"world_size": 2}),
         ("CUDA_VISIBLE_DEVICES=0,1 swift sft --model a/b\n", {"world_size": NOT_GIVEN}),
+        ("swift rlhf --rlhf_type gkd --model a/b --teacher_model c/d --ref_model e/f\n",
+         {"other_models": ("c/d",), "reference_model": "copy"}),
+        ("deepspeed train.py --output_dir a --bf16 True --fsdp_config fsdp.json\n", {"fsdp_wrap": ("A",)}),
+        ("swift sft --task_type embedding --model a/b\n", {"stage": "embedding"}),
+        ("swift rlhf --rlhf_type simpo --model a/b\n", {"stage": "cpo", "other_models": NOT_GIVEN}),
+        ("python examples/scripts/ppo/ppo.py --model_name_or_path a/b --reward_model_path c/d\n",
+         {"framework": "trl", "stage": "ppo", "other_models": ("c/d",)}),
+        ("trl grpo --model_name_or_path a/b --reward_funcs f c/d\n", {"other_models": ("reward_funcs",)}),
+        ("tune run lora_dpo_single_device --config llama3/8B_lora_dpo\n",
+         {"method": "lora", "stage": "dpo", "optimizer": "?", "gradient_checkpointing": "?"}),
+        ("python -m openrlhf.cli.train_sft --pretrain a/b --use_wandb {wandb_token}\n",
+         {"arguments": ("pretrain", "use_wandb")}),
         ("uv run python x.py --n 2 -- accelerate launch scripts/run_sft.py --max_length 9\n", {"max_length": 9}),
     ],
 )  # fmt: skip
 def test_commands_of_every_framework(tmp_path, text, expected):
     (tmp_path / "train.py").write_text("from transformers import TrainingArguments\nTrainingArguments('x')\n")
-    found = read(tmp_path, "run.sh", {"run.sh": text})
+    found = read(tmp_path, "run.sh", {"run.sh": text, "fsdp.json": '{"transformer_layer_cls_to_wrap": "A"}'})
     for field, value in expected.items():
         told = found.get(field, NOT_GIVEN)
         assert isinstance(told, Unknown) if value == "?" else told == value, field
@@ -1085,14 +1097,16 @@ if asked():
     model = get_peft_model(model, LoraConfig(r=4))
 if other():
     trainer = SFTTrainer(model, args=SFTConfig(**options))
+    trainer.train(resume_from_checkpoint=True)
 else:
     trainer = SFTTrainer(args=SFTConfig(**options))
+    trainer.train()
 """
 
 
 def test_what_is_done_under_a_condition_is_not_certain(tmp_path):
     found = read(tmp_path, "a.py", {"a.py": CONDITIONAL}, trl="0.24.0")
-    assert isinstance(found["method"], Unknown) and isinstance(found["max_length"], Unknown)
+    assert all(isinstance(found[field], Unknown) for field in ("method", "max_length", "resume"))
     assert (found["stage"], found["train_batch_size"]) == ("sft", 3)
     called = {item["key"]: item["call"] for item in found["recipe_key"]}
     assert called["max_seq_length"] is ABSENT and called["per_device_train_batch_size"] == "trl.SFTConfig"
