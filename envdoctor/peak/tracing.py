@@ -46,7 +46,7 @@ class Trace(NamedTuple):
 TraceSource: TypeAlias = Callable[[Sequence[Job]], list[Trace | str]]
 
 
-def changed(source: TraceSource, change: Callable[[Trace, Job], Trace]) -> TraceSource:
+def changed(source: TraceSource, change: Callable[[Trace, Job], Trace | str]) -> TraceSource:
     """Return the traces of ``source`` after a ``change``, and its sentences as they are."""
 
     def run(jobs: Sequence[Job]) -> list[Trace | str]:
