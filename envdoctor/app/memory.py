@@ -27,7 +27,7 @@ from envdoctor.peak.serving import predict_serving
 from envdoctor.peak.shipped import Shipped
 from envdoctor.peak.stored import counted, packed_weights, stored_parameters
 from envdoctor.peak.summary import DataError, DataSection, fed_length, measure
-from envdoctor.peak.tracing import Tracer, TraceSource, first_of, rehearsed
+from envdoctor.peak.tracing import Tracer, TraceSource, first_of, of_vocabulary, rehearsed
 from envdoctor.report.report import Notice, Report
 from envdoctor.system.cache import cache_home
 from envdoctor.system.message import Message, joined, said_by
@@ -275,6 +275,7 @@ def _predicted_so(
             traced = counted(traced, parameters, other)
         both = first_of(traced, shipped)
         source = both if quantization is None else packed_weights(both, float(stored["bytes"]), "head" in stored)
+        source = source if shape is None or not shape.bare else of_vocabulary(source, shape.vocabulary)
         return {
             size: predict_serving(run, model, source, table) if serves else predict(run, model, source, table, usual)
             for size, run in _sizes(facts, matrix)
@@ -533,8 +534,8 @@ def _shape_words(shape: Shape) -> tuple[Sequence[Message], float]:
     """Return the basis of a prediction by a model's name in words, and how much less or more everything may take."""
     if shape.bare:
         loose = _UNLIKE if shape.unlike else _LOOSEST
-        text = "only the number of parameters is known; the shape of {} is assumed ({} less or more)"
-        return [Message(text, shape.like, f"{loose:.0%}")], loose
+        text = "only the number of parameters is known; the shape of {} is assumed ({} less or more; vocabulary up to {})"
+        return [Message(text, shape.like, f"{loose:.0%}", f"{shape.vocabulary:,}")], loose
     if shape.quantized == "":
         loose = _LOOSE if shape.bits else _BITS_UNKNOWN
         text = (
