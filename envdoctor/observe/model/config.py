@@ -166,7 +166,7 @@ def _of_size(name: str, rows: Rows) -> tuple[str, Mapping[str, Any]] | None:
 def _vocabulary(name: str, rows: Rows) -> int:
     """Return the largest vocabulary of the models that have about as many parameters as a name tells."""
     billions, sizes = _billions(name) or 0.0, ((_billions(row["names"][0]) or 0.0, row["config"]) for row in rows)
-    near = (config for size, config in sizes if abs(size - billions) <= _NEAR * billions)
+    near = (config for size, config in sizes if abs(size - billions) <= _FURTHEST * billions)
     found = (_number([*_text_parts(config), config], "vocab_size", "padded_vocab_size") for config in near)
     return max((size for size in found if isinstance(size, int)), default=0)
 
