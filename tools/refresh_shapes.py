@@ -44,7 +44,7 @@ SIZES = re.findall(
     encoder_ffn_dim num_decoder_layers d_ff d_kv feed_forward_proj num_mel_bins max_source_positions
     max_target_positions position_buckets enable_moe_block top_k_experts num_global_key_value_heads global_head_dim
     attention_k_eq_v hidden_size_per_layer_input linear_num_value_heads linear_num_key_heads interleave_moe_layer_step
-    intermediate_size_mlp moe_latent_size parameters
+    intermediate_size_mlp moe_latent_size use_double_wide_mlp parameters
     """,
 )
 #: What models of one shape may have otherwise.
