@@ -148,7 +148,7 @@ _NEAR, _FURTHEST = 0.15, 0.35
 def _of_size(name: str, rows: Rows) -> tuple[str, Mapping[str, Any]] | None:
     """Return the first plain model, with its name, whose number of parameters is near to the one that a name tells.
     Parameters of which not all are active (``30B-A3B``, ``8x7B``, ``1B-7B``) are those of no plain model."""
-    several = re.search(r"(?i)[aex]\d{1,4}(?:\.\d{1,4})?[bm]|\d[bm]-\d{1,4}[bm]", name)
+    several = re.search(r"(?i)[aex]\d{1,4}(?:\.\d{1,4})?[bm]|\d[bm]-(?:\d{1,4}b|\d{2,4}m)", name)
     billions = None if several else _billions(name)
     plain = [row for row in rows if row["config"]["model_type"] in _PLAIN]
     sizes = [_billions(row["names"][0]) or 0.0 for row in plain]
