@@ -42,7 +42,9 @@ SIZES = re.findall(
     ssm_state_size mamba_num_heads mamba_head_dim mamba_d_state mamba_d_conv mamba_expand mamba_dt_rank
     mamba_n_heads mamba_d_head mamba_n_groups encoder_layers decoder_layers encoder_attention_heads
     encoder_ffn_dim num_decoder_layers d_ff d_kv feed_forward_proj num_mel_bins max_source_positions
-    max_target_positions position_buckets parameters
+    max_target_positions position_buckets enable_moe_block top_k_experts num_global_key_value_heads global_head_dim
+    attention_k_eq_v hidden_size_per_layer_input linear_num_value_heads linear_num_key_heads interleave_moe_layer_step
+    intermediate_size_mlp moe_latent_size use_double_wide_mlp parameters
     """,
 )
 #: What models of one shape may have otherwise.

@@ -26,7 +26,7 @@ from envdoctor.peak.serving import predict_serving
 from envdoctor.peak.shipped import Shipped
 from envdoctor.peak.stored import counted, packed_weights, stored_parameters
 from envdoctor.peak.summary import DataError, DataSection, fed_length, measure
-from envdoctor.peak.tracing import Tracer, TraceSource, first_of, rehearsed
+from envdoctor.peak.tracing import Tracer, TraceSource, first_of, of_vocabulary, rehearsed
 from envdoctor.report.report import Notice, Report
 from envdoctor.system.cache import cache_home
 from envdoctor.system.message import Message, joined, said_by
@@ -249,17 +249,20 @@ def _predicted_so(
     elsewhere = packed or bool(model.trainer) or framework in terms["code"]
     version = None if own else versions["transformers"] or "unknown"
     shipped: TraceSource = Shipped(matrix.table("memory-forms"), terms, version, elsewhere).run
-    parameters = stored_parameters(_folder(facts, sources)) if shape is None else None
-    shipped = shipped if parameters is None else counted(shipped, parameters)
+    parameters = stored_parameters(_folder(facts, sources)) if shape is None else model.config.get("parameters")
+    shipped = shipped if parameters is None or shape is not None else counted(shipped, parameters)
     # What is stored in a way that nobody has told of has at most a byte.
     stored = next((row for row in terms["weight"] if row["key"] == quantization), {"bytes": 1.0})
     serves = engine_of(settings_of(facts)) is not None
 
     def by(traced: TraceSource) -> dict[Size | None, MemorySection]:
-        # The installed code says itself what it loads of the files.
-        traced = counted(traced, parameters) if model.nearest and parameters is not None else traced
+        # The installed code says itself what it loads of the files. A row may lack a setting on which it depends.
+        other = Message("the traced model has not the parameters of {}", shape.like) if shape is not None else None
+        if parameters is not None and (other is not None or model.nearest):
+            traced = counted(traced, parameters, other)
         both = first_of(traced, shipped)
         source = both if quantization is None else packed_weights(both, float(stored["bytes"]), "head" in stored)
+        source = source if shape is None or not shape.bare else of_vocabulary(source, shape.vocabulary)
         return {
             size: predict_serving(run, model, source, table)
             if serves

@@ -139,8 +139,8 @@ def words_of(shape: Shape) -> tuple[Sequence[Message], float]:
     """Return the basis of a prediction by a model's name in words, and how much less or more everything may take."""
     if shape.bare:
         loose = _UNLIKE if shape.unlike else _LOOSEST
-        text = "only the number of parameters is known; the shape of {} is assumed ({} less or more)"
-        return [Message(text, shape.like, f"{loose:.0%}")], loose
+        text = "only the parameter count is known: the shape of {} is assumed, {} less or more, vocabulary up to {}"
+        return [Message(text, shape.like, f"{loose:.0%}", f"{shape.vocabulary:,}")], loose
     if shape.quantized == "":
         loose = _LOOSE if shape.bits else _BITS_UNKNOWN
         text = (

@@ -18,7 +18,7 @@ _NAMES = {
     **dict.fromkeys(("n_head", "n_heads", "num_heads"), "num_attention_heads"),
     **dict.fromkeys(("n_inner", "ffn_dim"), "intermediate_size"),
     **{"moe_num_experts": "num_experts", "moe_k": "num_experts_per_tok"},  # ERNIE 4.5
-    "moe_topk": "num_experts_per_tok",  # Hunyuan
+    **dict.fromkeys(("moe_topk", "top_k_experts"), "num_experts_per_tok"),  # Hunyuan, Gemma 4
     **{"d_ff": "intermediate_size", "d_kv": "head_dim", "num_heads": "num_attention_heads"},  # T5
     **{"dim": "hidden_size", "hidden_dim": "intermediate_size"},  # DistilBERT
     **{"encoder_layers": "num_hidden_layers", "encoder_attention_heads": "num_attention_heads"},  # BART, Whisper

@@ -4,6 +4,7 @@ import math
 import os
 import re
 
+from envdoctor.peak.sizes import of_language
 from envdoctor.peak.tracing import Job, Trace, TraceSource, changed, with_terms
 from envdoctor.revision.hub.local import LocalSnapshot
 from envdoctor.revision.hub.safetensors_header import LARGEST_HEADER, HeaderError, parse_header
@@ -17,12 +18,18 @@ _WEIGHTS = re.compile(r"model(?:-\d+-of-(\d+))?\.safetensors\Z")
 _ALIKE = 0.1
 
 
-def counted(source: TraceSource, parameters: int) -> TraceSource:
-    """Return traces of ``source`` whose weights are as many as the files hold; of another size they are left alone."""
+def counted(source: TraceSource, parameters: int, other: str | None = None) -> TraceSource:
+    """Return traces of ``source`` whose weights are as many as the files hold, or the row of the model's name; of
+    another size they are left alone, or, if given, ``other`` says that they are not the model's, unless it is the head
+    that they lack (T5's is the embedding in transformers 5, whatever config.json says)."""
 
-    def change(trace: Trace, job: Job) -> Trace:
-        share = parameters / float(trace.model["parameters"])
-        return trace if abs(share - 1) > _ALIKE else _scaled(trace, share, parameters)
+    def change(trace: Trace, job: Job) -> Trace | str:
+        there = float(trace.model["parameters"])
+        if abs(parameters / there - 1) <= _ALIKE:
+            return _scaled(trace, parameters / there, parameters)
+        sizes = [of_language(job["config"]).get(name) for name in ("hidden_size", "vocab_size")] if other else []
+        head = math.prod(size for size in sizes if isinstance(size, int))
+        return other if other and abs((parameters - head) / there - 1) > _ALIKE else trace
 
     return changed(source, change)
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 from envdoctor.peak.section import MemoryProblem
+from envdoctor.peak.sizes import of_language, size_of
 from envdoctor.system.cache import CacheFolder
 from envdoctor.system.message import Message, as_message, unpacked
 from envdoctor.system.target import PAYLOAD, Place, Task, run_in_target
@@ -46,7 +47,7 @@ class Trace(NamedTuple):
 TraceSource: TypeAlias = Callable[[Sequence[Job]], list[Trace | str]]
 
 
-def changed(source: TraceSource, change: Callable[[Trace, Job], Trace]) -> TraceSource:
+def changed(source: TraceSource, change: Callable[[Trace, Job], Trace | str]) -> TraceSource:
     """Return the traces of ``source`` after a ``change``, and its sentences as they are."""
 
     def run(jobs: Sequence[Job]) -> list[Trace | str]:
@@ -69,6 +70,22 @@ def with_terms(trace: Trace, change: Callable[[Mapping[str, float]], Mapping[str
             before, after = (max(size for size, *_ in at["segments"].values()) for at in (point, points[-1]))
             points[-1]["held_bytes"] = point["held_bytes"] * after / before
     return trace._replace(points=tuple(points))
+
+
+def of_vocabulary(source: TraceSource, most: int) -> TraceSource:
+    """Return traces of ``source`` that have apart what logits take more, and embeddings where other weights are packed,
+    if the vocabulary is ``most`` tokens."""
+
+    def change(trace: Trace, job: Job) -> Trace:
+        config = of_language(job["config"])
+        hidden, now = size_of(config, "hidden_size"), size_of(config, "vocab_size")
+        (*_, point) = sorted(trace.points, key=lambda point: (point["layers"], point["tokens"]))
+        sizes = [(size, terms.get("logits and loss", 0.0)) for size, _, terms in point["segments"].values()]
+        added = max(most - now, 0)
+        more = max(size + added / now * logits for size, logits in sizes) - max(size for size, _ in sizes)
+        return trace._replace(apart=trace.apart + more + (2.0 * added * hidden if job["quantized"] else 0.0))
+
+    return changed(source, change)
 
 
 def first_of(first: TraceSource, second: TraceSource) -> TraceSource:

@@ -166,13 +166,13 @@ def test_a_name_has_the_number_of_its_folder(without_files: Any, story: str, mod
             "7B",
             [],
             1,
-            "only the number of parameters is known; the shape of Qwen/Qwen2.5-7B is assumed (20% less or more)",
+            "the shape of Qwen/Qwen2.5-7B is assumed, 20% less or more, vocabulary up to 256,000",
         ),
-        ("Qwen/Qwen2.5-VL-32B-Instruct", [], 1, "the shape of Qwen/Qwen2.5-32B is assumed (50% less or more)"),
-        ("nobody/legal-7b-qwen", [], 1, "the shape of Qwen/Qwen2.5-7B is assumed (20% less or more)"),
+        ("Qwen/Qwen2.5-VL-32B-Instruct", [], 1, "Qwen2.5-32B is assumed, 50% less or more, vocabulary up to 262,144"),
+        ("nobody/legal-7b-qwen", [], 1, "the shape of Qwen/Qwen2.5-7B is assumed, 20% less or more,"),
         ("nobody/legal-7b-awq", [], 0, '"name": "weights", "gib": 5.1'),
         ("allenai/OLMoE-1B-7B-0924", [], 0, '"name": "weights", "gib": 12.8'),
-        ("Qwen/Qwen2.5-Omni-3B", [], 3, "no config.json of Qwen/Qwen2.5-Omni-3B is on this machine"),
+        ("Qwen/Qwen2.5-Odd-Omni-3B", [], 3, "no config.json of Qwen/Qwen2.5-Odd-Omni-3B is on this machine"),
     ],
 )  # fmt: skip
 def test_a_number_by_name(without_files: Any, model: str, words: list[str], code: int, said: str) -> None:

@@ -328,6 +328,10 @@ def test_weights_are_those_of_the_files_unless_these_hold_another_model() -> Non
     # What the allocator holds is the same share of the tensors as before.
     assert found.points[0]["held_bytes"] == pytest.approx(112.0 * 1.2)
     assert counted(source, 80)([{}, {}])[0] is trace
+    # By name: the traced model lacks its experts, or only the head that T5's files have.
+    sizes = {"config": {"hidden_size": 10, "vocab_size": 3}}
+    assert counted(source, 250, "other")([sizes, sizes])[0] == "other"
+    assert counted(source, 80, "other")([sizes, sizes])[0] is trace
 
 
 def packed_by(trace: Any, tied: bool, *head: bool) -> list[Trace | str]:

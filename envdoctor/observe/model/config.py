@@ -34,7 +34,7 @@ class Shape(NamedTuple):
     ``quantized`` is the method in the name, "" if it names none, None if the weights are not quantised; ``bits`` are
     those of a weight, or 0. ``vendor``: the organisation is one of the model's own. ``unknown`` are words without an
     explanation. ``bare``: the name is a number of parameters alone, or has words of another shape, which is ``unlike``
-    a plain model.
+    a plain model; then ``vocabulary`` is the largest one of models of that number.
     """
 
     config: Mapping[str, Any]
@@ -46,6 +46,7 @@ class Shape(NamedTuple):
     bare: bool = False
     bits: int = 0
     unlike: bool = False
+    vocabulary: int = 0
 
 
 @lru_cache(maxsize=2048)  # each name of the table, for each name that a recipe may mean
@@ -114,7 +115,8 @@ def shape_of(name: str, rows: Rows, suffixes: Sequence[Mapping[str, Any]]) -> Sh
             bits = bits or next((suffix["bits"] for suffix in meanings[word] if "bits" in suffix), 0)
         elif means <= {"no family"} and not re.fullmatch(_DAY, word):
             unknown.append(word)
-    return Shape(row["config"], like, row["source"], quantized, vendor, tuple(unknown), not end, bits, unlike)
+    shape = Shape(row["config"], like, row["source"], quantized, vendor, tuple(unknown), not end, bits, unlike)
+    return shape if end else shape._replace(vocabulary=_vocabulary(name, rows))
 
 
 def _kin(words: tuple[str, ...], names: Mapping[tuple[str, ...], tuple[str, Any]]) -> tuple[int, int, Any] | None:
@@ -146,7 +148,8 @@ _NEAR, _FURTHEST = 0.15, 0.35
 def _of_size(name: str, rows: Rows) -> tuple[str, Mapping[str, Any]] | None:
     """Return the first plain model, with its name, whose number of parameters is near to the one that a name tells.
     Parameters of which not all are active (``30B-A3B``, ``8x7B``, ``1B-7B``) are those of no plain model."""
-    billions = _billions(name) if not re.search(r"(?i)[aex]\d{1,4}(?:\.\d{1,4})?[bm]|\d[bm]-\d{1,4}b", name) else None
+    several = re.search(r"(?i)[aex]\d{1,4}(?:\.\d{1,4})?[bm]|\d[bm]-(?:\d{1,4}b|\d{2,4}m)", name)
+    billions = None if several else _billions(name)
     plain = [row for row in rows if row["config"]["model_type"] in _PLAIN]
     sizes = [_billions(row["names"][0]) or 0.0 for row in plain]
     if not billions or not plain:
@@ -158,6 +161,14 @@ def _of_size(name: str, rows: Rows) -> tuple[str, Mapping[str, Any]] | None:
     if far > _NEAR:  # as deep as makes the number
         row = {**row, "config": {**config, "num_hidden_layers": round(config["num_hidden_layers"] * billions / size)}}
     return row["names"][0], row
+
+
+def _vocabulary(name: str, rows: Rows) -> int:
+    """Return the largest vocabulary of the models that have about as many parameters as a name tells."""
+    billions, sizes = _billions(name) or 0.0, ((_billions(row["names"][0]) or 0.0, row["config"]) for row in rows)
+    near = (config for size, config in sizes if abs(size - billions) <= _FURTHEST * billions)
+    found = (_number([*_text_parts(config), config], "vocab_size", "padded_vocab_size") for config in near)
+    return max((size for size in found if isinstance(size, int)), default=0)
 
 
 def _billions(name: str) -> float | None:

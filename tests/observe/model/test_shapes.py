@@ -51,6 +51,12 @@ BESIDE = {
     "zai-org/GLM-4.1V-9B-Thinking": 10.29,
     "mistralai/Voxtral-Mini-3B-2507": 4.68,  # the name leaves the tower for sound out
     "Qwen/Qwen3.5-9B": 9.41,
+    "Qwen/Qwen3.5-4B": 4.54,
+    "facebook/m2m100_418M": 0.484,  # with its positions
+    "Qwen/Qwen3-Omni-30B-A3B-Instruct": 35.0,  # with what speaks
+    "Qwen/Qwen2.5-Omni-7B": 10.73,
+    "OpenGVLab/InternVL3_5-4B": 4.73,  # its head is not the embedding
+    "mistralai/Ministral-3-3B-Base-2512": 3.8,  # with its tower
 }
 
 
@@ -127,6 +133,10 @@ def test_the_parameters_of_a_row_are_those_of_the_name() -> None:
         ("OpenBMB/MiniCPM-V-2_6-int4", "openbmb/MiniCPM-V-2_6", "", ()),
         ("TheBloke/chinese-llama-2-7b-AWQ", "meta-llama/Llama-2-7b-hf", "awq", ("chinese",)),
         ("Qwen/Qwen2-VL-7B-Instruct", "Qwen/Qwen2-VL-7B-Instruct", None, ()),
+        ("google/translategemma-12b-it", "google/translategemma-12b-it", None, ()),
+        ("somebody/MN-12B-odd", "inflatebot/MN-12B-Mag-Mell-R1", None, ("odd",)),
+        ("Qwen/Qwen3-Reranker-4B", "Qwen/Qwen3-Reranker-4B", None, ()),
+        ("allenai/olmOCR-2-7B-1025-FP8", "allenai/olmOCR-2-7B-1025", "fp8", ()),
         ("somebody/our-llama3-8b", "meta-llama/Meta-Llama-3-8B", None, ("our",)),  # and no Llama 3.1
     ],
 )  # fmt: skip
@@ -137,11 +147,11 @@ def test_a_name_is_read(name: str, like: str, quantized: str | None, unknown: tu
 
 
 OTHERS = """
-Qwen/Qwen2.5-7B-MoE somebody/odd-30B-A3B Qwen/Qwen3-VL-31B-A4B Qwen/Qwen2.5-Omni-7B
-somebody/odd-8x7B somebody/odd-1B-7B somebody/odd-1b-a400m
+Qwen/Qwen2.5-7B-MoE somebody/odd-30B-A3B Qwen/Qwen3-VL-31B-A4B Qwen/Qwen2.5-Omni-31B
+somebody/odd-8x7B somebody/odd-1B-7B somebody/odd-1b-a400m google/t5gemma-2-270m-270m
 deepseek-ai/DeepSeek-V3.9 nvidia/Llama-3.1-Minitron-4B-Width-Base
-THUDM/glm-4v-9b THUDM/glm-4-9b-chat-1m zai-org/GLM-4.5V
-microsoft/Phi-4-multimodal-instruct microsoft/Phi-3-vision-128k-instruct yuhuili/EAGLE3-LLaMA3.1-Instruct-8B
+THUDM/glm-4v-9b THUDM/glm-4-9b-chat-1m zai-org/GLM-4.9V
+microsoft/Phi-3-vision-128k-instruct yuhuili/EAGLE3-LLaMA3.1-Instruct-8B
 meta-llama/Meta-Llama-3-8B-Instruct-EAGLE Llama-3.1-8B-Qwen-7B
 somebody/odd-4x7B-Mistral-7B nobody/nothing 999B 0B ..B 1e9B
 """
