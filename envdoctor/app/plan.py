@@ -27,6 +27,7 @@ from envdoctor.remedy.candidates import Build, builds_of, no_build
 from envdoctor.remedy.commands import Remedy, before, try_remedy
 from envdoctor.remedy.installer import NoResolver, Wanted, resolve
 from envdoctor.remedy.needs import others_asked
+from envdoctor.report.closing import beyond
 from envdoctor.report.findings import again_words
 from envdoctor.report.memory_section import fitting_words
 from envdoctor.report.page import Page
@@ -282,6 +283,13 @@ class _New:
         if any(finding.gate for finding in report.shown()):
             text = "{n} rules judged it: no error that another version ends; warnings: {warnings}"
         remarks.append(page.say(text, report.rules_checked, warnings=warnings))
+        remarks += [page.labelled(label, names) for label, names in beyond(report, page)]
+        system, cuda = str(report.facts.value("os.platform")), report.facts.text("torch.cuda") or ""
+        family = cuda.partition(".")[0]
+        if report.facts.unknown("driver.version") and not report.facts.absent("gpu"):
+            drivers = (row.get(system) for row in self._matrix.rows("cuda-drivers", "family") if row["major"] == family)
+            text = "this torch is built for CUDA {cuda}, which needs an NVIDIA driver of {driver} or newer"
+            remarks += [page.say(text, cuda=cuda, driver=driver) for driver in drivers if driver]
         remarks += [page.labelled(bound, reason) for bound, reason in {**self._newest, **self._bounds}.items()]
         remarks += _settings(self._settings, page)
         best = " --index-strategy unsafe-best-match" if index else ""
