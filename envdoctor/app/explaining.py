@@ -10,12 +10,14 @@ from typing import Any, NamedTuple
 from envdoctor.app.errors import JobError, UsageProblem
 from envdoctor.app.facts import Gathered, Sources, collect_facts, with_assignments
 from envdoctor.facts.factset import FactSet
+from envdoctor.facts.values import Fact, Range
+from envdoctor.judge.derivations import with_facts
 from envdoctor.judge.evaluate import text_of, title_of
 from envdoctor.matrix.matrix import Matrix
 from envdoctor.matrix.rules import Rule, with_conditions
 from envdoctor.observe.documents.tracebacks import Reading, numbered, read_error
 from envdoctor.observe.sources import SOURCES
-from envdoctor.remedy.answer import Answer, Suspect
+from envdoctor.remedy.answer import Answer, Home, Suspect
 from envdoctor.remedy.answering import answer_to
 from envdoctor.remedy.question import Situation
 from envdoctor.remedy.suspects import suspects_in
@@ -62,6 +64,7 @@ def explain_error(text: str, matrix: Matrix, sources: Sources | None = None) -> 
     if not text.strip():
         raise UsageProblem("there is no text: give the message or the traceback, or - for standard input")
     gathered, because = (None, None) if sources is None else _gathered(sources._replace(model=None), matrix)
+    told: FactSet | None = None
     if gathered is not None and sources is not None and any(getattr(sources, name, None) for name in _NAMED):
         facts = gathered.facts
     else:  # what a text says of the environment that wrote it
@@ -70,12 +73,26 @@ def explain_error(text: str, matrix: Matrix, sources: Sources | None = None) -> 
         facts, origin = report_facts(text, matrix, "log").facts, sources or Sources(cache=False)
         has_versions = any(facts.text(fact.key) for fact in facts.below("pkg."))
         if gathered is not None and not (has_versions and _differ(facts, gathered.facts)):
-            facts = gathered.facts
+            told, facts = facts, gathered.facts
         else:
             gathered, because = None, None if has_versions else because
             if list(facts) or origin.assignments:
                 facts = with_assignments(facts, origin, matrix)
-    return Explained(_answer(text, read_error(text), Situation(matrix, facts)), gathered, facts, because)
+    reading = read_error(text)
+    answer = _answer(text, reading, Situation(matrix, facts))
+    if told is not None and any(home.there for home in answer.homes):  # the error is of another environment
+        homes = answer_to(reading, Situation(matrix, told)).homes
+        shown = with_facts(told, [fact for home in homes if (fact := _lacking(home))], matrix)
+        answer = answer._replace(suspects=_suspects(text, reading, Situation(matrix, shown)))
+    return Explained(answer, gathered, facts, because)
+
+
+def _lacking(home: Home) -> Fact | None:
+    """Return what an error proves of a package: it is one of the releases that lack the name. None if none is known."""
+    lacking = ~home.having if home.having is not None and home.kind in ("module", "name", "keyword", "member") else None
+    if lacking is None or not lacking.yes:
+        return None
+    return Fact(f"pkg.{home.package}", Range(lacking.specifier or "", tuple(lacking.versions)), "the error", "given")
 
 
 def _differ(logged: FactSet, facts: FactSet) -> bool:
@@ -86,13 +103,17 @@ def _differ(logged: FactSet, facts: FactSet) -> bool:
 
 
 def _answer(text: str, reading: Reading, situation: Situation) -> Answer:
+    return answer_to(reading, situation)._replace(suspects=_suspects(text, reading, situation))
+
+
+def _suspects(text: str, reading: Reading, situation: Situation) -> tuple[Suspect, ...]:
     first, lines = numbered(text)
     suspects = suspects_in(situation, lines, first)
     if not reading.error:  # no error is shown: what the title says is what is asked, and other lines are words
         request = _REQUEST.search(lines[0] if lines else "")
         shown = (suspect for suspect in suspects if request is None or not (request["wish"] or suspect.line == first))
         suspects = tuple(sorted(shown, key=lambda suspect: (suspect.applies is not True, suspect.line != first)))
-    return answer_to(reading, situation)._replace(suspects=suspects)
+    return suspects
 
 
 def _gathered(sources: Sources, matrix: Matrix) -> tuple[Gathered | None, Message | None]:

@@ -8,7 +8,8 @@ import json
 import os
 import re
 import tempfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
@@ -19,13 +20,14 @@ from envdoctor.app.whole_file import write_whole
 from envdoctor.facts.factset import FactSet
 from envdoctor.facts.values import ABSENT, Fact, Records
 from envdoctor.judge.derivations.model import needs_of
-from envdoctor.judge.finding import Finding
+from envdoctor.judge.finding import Finding, OfferedFix
 from envdoctor.matrix.matrix import Matrix, load_matrix
 from envdoctor.observe.sources import SOURCES
 from envdoctor.remedy.candidates import Build, builds_of, no_build
 from envdoctor.remedy.commands import Remedy, before, try_remedy
 from envdoctor.remedy.installer import NoResolver, Wanted, resolve
 from envdoctor.remedy.needs import others_asked
+from envdoctor.report.closing import beyond
 from envdoctor.report.findings import again_words
 from envdoctor.report.memory_section import fitting_words
 from envdoctor.report.page import Page
@@ -99,7 +101,9 @@ def _changes(report: Report, sources: Sources, matrix: Matrix, page: Page) -> Pl
         finished(report)
         return Planned(remarks=(page.say("nothing to change: no error is known"),))
     if cure is None:
-        return Planned((), *_advice(errors, report, sources, matrix, page))
+        advice, rest = _advice(errors, report, sources, matrix, page)
+        others = any(_of_versions(error, matrix) for error in errors)
+        return Planned((), (*([] if others else [page.say("no version is to be changed")]), *advice), rest)
     advice, rest = _advice([case for case in errors if case.fingerprint in cure.leaves], report, sources, matrix, page)
     ended = [_error_words(error, page) for error in errors if error.fingerprint in cure.clears]
     steps = [page.say("also: uninstall {name}", name=name) for name in cure.uninstall]
@@ -143,6 +147,7 @@ class _New:
         lines.sort(key=lambda line: read_requirement(line).name not in first)
         ways: list[dict[str, str]] = [{}]
         because, none = "", "no set of versions without an error was found: {reason}"
+        spare: Planned | None = None
         for turn in range(1, _TURNS + 1):
             progress(self._page.say("resolving, turn {turn}", turn=turn))
             for bounds in ways:
@@ -159,7 +164,7 @@ class _New:
                     break
                 because = self._page.say("uv, asked for {wanted}: {said}", wanted=", ".join(request), said=pins)
             else:
-                return Planned(because=self._page.say(none, reason=because))
+                return spare or Planned(because=self._page.say(none, reason=because))
             text = [*([f"--extra-index-url {index}"] if index else []), *pins]
             write_whole(path, Planned(tuple(text)).text)
             report = check(self._judged._replace(lock=f"{path}[whole]"), matrix=self._matrix)
@@ -168,10 +173,12 @@ class _New:
                 return Planned(tuple(text), tuple(self._remarks(report, index, built)))
             because = "; ".join(_error_words(error, self._page) for error in errors)
             ways = self._ways(report, errors)
-            if not ways and not any(_of_versions(error, self._matrix) for error in errors):
+            if not any(_of_versions(error, self._matrix) for error in errors):
                 advice, reason = _advice(errors, report, self._judged._replace(lock=None), self._matrix, self._page)
-                return Planned(tuple(text), (*self._remarks(report, index, built), *advice), reason)
-        return Planned(because=self._page.say(none, reason=because))
+                spare = Planned(tuple(text), (*self._remarks(report, index, built), *advice), reason)
+                if not ways:
+                    return spare
+        return spare or Planned(because=self._page.say(none, reason=because))
 
     def _torch(self, facts: FactSet, lines: Sequence[str]) -> _Torch | str:
         """Return the newest torch that the lines allow and no rule objects to on this machine: PyPI's build if it fits,
@@ -276,6 +283,13 @@ class _New:
         if any(finding.gate for finding in report.shown()):
             text = "{n} rules judged it: no error that another version ends; warnings: {warnings}"
         remarks.append(page.say(text, report.rules_checked, warnings=warnings))
+        remarks += [page.labelled(label, names) for label, names in beyond(report, page)]
+        system, cuda = str(report.facts.value("os.platform")), report.facts.text("torch.cuda") or ""
+        family = cuda.partition(".")[0]
+        if report.facts.unknown("driver.version") and not report.facts.absent("gpu"):
+            drivers = (row.get(system) for row in self._matrix.rows("cuda-drivers", "family") if row["major"] == family)
+            text = "this torch is built for CUDA {cuda}, which needs an NVIDIA driver of {driver} or newer"
+            remarks += [page.say(text, cuda=cuda, driver=driver) for driver in drivers if driver]
         remarks += [page.labelled(bound, reason) for bound, reason in {**self._newest, **self._bounds}.items()]
         remarks += _settings(self._settings, page)
         best = " --index-strategy unsafe-best-match" if index else ""
@@ -312,28 +326,43 @@ def _with_machine(sources: Sources, matrix: Matrix) -> Sources:
 
 
 def _of_versions(finding: Finding, matrix: Matrix) -> bool:
-    """Return whether another release could end an error: its rule asks for more than the run and the GPU."""
+    """Return whether nothing but another release could end an error: its rule asks for more than the run and the GPU,
+    and no fix is a person's to make."""
     rule = matrix.find(finding.id)
-    return rule is None or any(key.partition(".")[0] not in _OF_THE_RUN for key in rule.keys())  # noqa: SIM118
+    of_run = rule is not None and all(key.partition(".")[0] in _OF_THE_RUN for key in rule.keys())  # noqa: SIM118
+    return not of_run and not any(_by_hand(finding))
+
+
+def _by_hand(finding: Finding) -> Iterator[OfferedFix]:
+    """Yield the fixes that change the run, the code or how packages are installed."""
+    return (fix for fix in finding.fixes if fix.withheld is None and fix.kind in ("advice", "set", "env"))
 
 
 def _advice(
     errors: Sequence[Finding], report: Report, sources: Sources, matrix: Matrix, page: Page
 ) -> tuple[tuple[str, ...], str]:
     """Return the advice about errors that no version ends, and the sentence about all errors that are left."""
-    if not errors:
-        return (), ""
-    text = page.say("; ").join(_error_words(error, page) for error in errors)
-    if any(_of_versions(error, matrix) for error in errors):
-        reasons = (page.sentence(fix.withheld) for case in errors for fix in case.fixes[:1] if fix.withheld)
-        text = page.say("; ").join(dict.fromkeys((text, *reasons)))
-        return (), page.say("no set of versions without an error was found: {reason}", reason=text)
-    advice = [page.labelled(case.id, fix.summary.in_language(page.lang)) for case in errors for fix in case.fixes[:1]]
-    if (section := report.memory) is not None and section["verdict"] == "does-not-fit":
+    parts: dict[bool, list[Finding]] = {}
+    for error in errors:
+        parts.setdefault(_of_versions(error, matrix), []).append(error)
+    texts = {of: page.say("; ").join(_error_words(error, page) for error in part) for of, part in parts.items()}
+    sentences = []
+    if True in parts:
+        reasons = (page.sentence(fix.withheld) for case in parts[True] for fix in case.fixes[:1] if fix.withheld)
+        text = page.say("; ").join(dict.fromkeys((texts[True], *reasons)))
+        sentences.append(page.say("no set of versions without an error was found: {reason}", reason=text))
+    if False in parts:
+        text = "no release is known to end this, a change of the run, the code or the installation does: {reason}"
+        sentences.append(page.say(text, reason=texts[False]))
+    left = parts.get(False, ())
+    firsts = ((case, fix) for case in left for fix in islice(_by_hand(case), 1))
+    advice = [page.labelled(case.id, fix.summary.in_language(page.lang)) for case, fix in firsts]
+    section = report.memory
+    if section is not None and section["verdict"] == "does-not-fit" and left:
         fitting, command = fitting_words(section, page), command_about("memory", sources)
         advice += [page.say("also: {change}", change=fitting)] if fitting else []
         advice += [page.say("{command} (how much it takes, and what lowers that)", command=command)]
-    return tuple(advice), page.say("no other version ends this error, a change of the run does: {reason}", reason=text)
+    return tuple(advice), page.say("; ").join(sentences)
 
 
 def _error_words(finding: Finding, page: Page) -> str:

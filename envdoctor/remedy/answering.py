@@ -59,7 +59,8 @@ def _rules_about(situation: Situation, words: Iterable[str], packages: Iterable[
     pattern = re.compile(rf"(?<!\w)(?:{'|'.join(map(re.escape, words))})(?!\w)")
     rules: list[RelatedRule] = []
     for rule in situation.matrix.rules:
-        if rule.scope != "environment" or not packages.intersection(rule.keys()):
+        ends_run = rule.effect in ("crash", "install")  # what computes wrong raises no error
+        if rule.scope != "environment" or not ends_run or not packages.intersection(rule.keys()):
             continue
         texts = situation.matrix.texts(rule)
         if any(map(pattern.search, _texts(texts))):

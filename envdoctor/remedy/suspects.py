@@ -51,7 +51,7 @@ def suspects_in(situation: Situation, lines: Sequence[str], first: int) -> tuple
         missing = tuple(sorted(key for key in set(rule.keys()) if facts.unknown(key)))
         of_model = {key for key in missing if key.startswith("model.")}
         is_open = outcome.holds is None and all(any(term[0] in of_model for term in clause) for clause in rule.affects)
-        fixes = _alike(texts["fix"]) if outcome.holds is None else texts["fix"][:1]
+        fixes = _alike(_useful(rule, texts["fix"], facts, matrix)) if outcome.holds is None else texts["fix"][:1]
         suspect = Suspect(
             id=rule.id,
             title=title_of(texts, {} if outcome.holds is False else _values(texts, facts)),
@@ -101,6 +101,17 @@ def _kinds(mark: Seen, row: Mapping[str, Any]) -> Sequence[object]:
 def _constrained(fix: Mapping[str, Any]) -> frozenset[str]:
     """Return the names of the packages that a fix installs."""
     return frozenset(re.split(r"[^\w.-]", line, maxsplit=1)[0] for line in fix["constraints"])
+
+
+def _useful(rule: Rule, fixes: Iterable[Mapping[str, Any]], facts: FactSet, matrix: Matrix) -> list[Mapping[str, Any]]:
+    """Return the fixes that may help: with the release that a fix names, the rule does not hold for certain."""
+    useful = []
+    for fix in fixes:
+        pins = [line.partition("==")[::2] for line in fix["constraints"] if "==" in line and "{" not in line]
+        pinned = [Fact(f"pkg.{name}", version, "the fix", "given") for name, version in pins]
+        if not pinned or not evaluate(rule, with_facts(facts, pinned, matrix), matrix.registry).holds:
+            useful.append(fix)
+    return useful
 
 
 def _alike(fixes: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:

@@ -126,6 +126,13 @@ def test_versions_that_a_pasted_issue_tells_are_the_environment(tool, tmp_path, 
     assert "error is from another" not in done.stdout
 
 
+def test_an_error_that_this_environment_cannot_give_is_answered_by_what_it_proves(tool, tmp_path):
+    mine = str(make(tmp_path / "mine", torch="2.13.0", transformers="5.23.0"))
+    error = "ImportError: cannot import name 'EncoderDecoderCache' from 'transformers'"
+    done = told(tool, tmp_path, "explain", "--error", error, VIRTUAL_ENV=mine)
+    assert "use peft 0.13.2" in done.stdout and "0.15.2" not in done.stdout
+
+
 def test_an_ordinary_environment_judges_itself(run, tmp_path):
     result = run("check", "--no-config", env={"VIRTUAL_ENV": str(make(tmp_path / "other", torch="2.4.1"))})
     assert result.out.splitlines()[0].startswith(f"Environment  {sys.prefix} ")

@@ -47,5 +47,5 @@ def opened(given: str | Path, cwd: Path | None = None, until: str = "", **target
     stated = {name: text for name, text in {**_LINUX, **target}.items() if text}
     ask = Ask({}, str(cwd or LOCKS), matrix, lambda: FactSet(target_facts(stated, matrix.registry)), until)
     lock = SOURCES["lock"].open(str(given), ask)
-    taken = tuple(note for note in lock.notes if note.startswith(("taken as", "which releases")))
+    taken = tuple(note for note in lock.notes if note.startswith(("versions of", "which releases")))
     return Opened(lock.facts, tuple(note for note in lock.notes if note not in taken), taken)

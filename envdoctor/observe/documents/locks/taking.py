@@ -239,7 +239,7 @@ def _unread(steps: _Steps, refused: Collection[str], ledger: Ledger) -> tuple[Me
     strange = [line.name for line in lines if line.name not in {*own, *refused} and not _is_read(ledger, line)]
     first, second = listed(dict.fromkeys(own), 3), listed(dict.fromkeys(strange), 3)
     unread = Message("what {} requires is not read: it is taken from a repository or a folder", first)
-    unknown = Message("whether the other lines fit what these require is not known: {}", second)
+    unknown = Message("what these require is not known, nor whether the other lines fit it: {}", second)
     return (*([unread] if own else []), *([unknown] if strange else []))
 
 
@@ -423,4 +423,4 @@ def _note(packages: Sequence[Locked], day: str, wish: Wish, names: Sequence[Coll
     releases = [locked for locked in packages if isinstance(locked.version, str)]
     releases.sort(key=lambda locked: [locked.name not in group for group in names])
     text = listed([f"{locked.name} {locked.version}" for locked in releases], 3)
-    return [Message("taken as an install with Python {} on {} takes them: {}", python, day, text)] if releases else []
+    return [Message("versions of an install with Python {} on {}: {}", python, day, text)] if releases else []

@@ -25,7 +25,7 @@ def test_an_open_line_is_what_an_install_takes(read):
     assert found.version("transformers") == "4.49.0" and found.version("tokenizers").startswith("0.21")
     assert found.version("triton") == "3.3.0" and found.version("nvidia-nccl-cu12") == "2.26.2"
     assert found.facts.get("pkg.numpy").origin.startswith("what an install on 20")
-    assert found.taken[0].startswith("taken as an install with Python 3.11 on 20")
+    assert found.taken[0].startswith("versions of an install with Python 3.11 on 20")
     assert _refused(found) == []
 
 
@@ -100,7 +100,7 @@ def test_what_an_unread_release_requires_is_taken_for_known_only_where_its_neigh
     assert _refused(read(mixed)) == []
     both = read("protobuf==7.34.0\nwandb==0.19.10\n")  # <6 before and <7 behind: still a guess
     assert _refused(both) == []
-    assert both.notes == ("whether the other lines fit what these require is not known: wandb",)
+    assert both.notes == ("what these require is not known, nor whether the other lines fit it: wandb",)
 
 
 def test_a_package_that_the_ledger_does_not_know_stays_unknown(read):
@@ -398,7 +398,7 @@ def test_a_checkout_requires_what_the_newest_release_does_and_that_of_the_list_s
 
 
 _MINE = "what mine requires is not read: it is taken from a repository or a folder"
-_TOOLS = "whether the other lines fit what these require is not known: a1, b1, c1 and 3 more"
+_TOOLS = "what these require is not known, nor whether the other lines fit it: a1, b1, c1 and 3 more"
 
 
 @pytest.mark.parametrize(
