@@ -20,7 +20,7 @@ from envdoctor.observe.model.source import resolve
 from envdoctor.peak.model import model_of, words_of
 from envdoctor.peak.prediction import USUAL, predict
 from envdoctor.peak.recipe import batch_of, engine_of, settings_of
-from envdoctor.peak.run import Size, as_loaded, divided, sizes, trained_as_loaded
+from envdoctor.peak.run import Size, as_loaded, as_trained, divided, sizes, trained_as_loaded
 from envdoctor.peak.section import MemoryProblem, MemorySaving, MemorySection
 from envdoctor.peak.serving import predict_serving
 from envdoctor.peak.shipped import Shipped
@@ -31,6 +31,7 @@ from envdoctor.report.report import Notice, Report
 from envdoctor.system.cache import cache_home
 from envdoctor.system.message import Message, joined, said_by
 from envdoctor.system.target import Place, scratch_folder
+from envdoctor.versions.pep440 import satisfies
 
 #: Packages whose code decides about memory.
 _DECIDING = ("torch", "transformers", "peft", "accelerate", "python")
@@ -234,15 +235,16 @@ def _predicted_so(
     )
     own_code = next((row for row in matrix.rows("native-types") if row["key"] == model.named), {})
     facts = as_loaded(facts, shape, config or {}, bool(own_code.get("own_dtype")))
+    terms, trains_packed = matrix.table("memory-terms"), any(row["name"] == framework for row in table["trains_packed"])
+    facts, packing = as_trained(facts, terms["weight"], trains_packed)
     notes, loose = ((), 0.0) if shape is None else words_of(shape)
     sdpa = takes_sdpa(model.named, facts.value("pkg.transformers"), matrix)
-    model = model._replace(said=(*division, *notes), loose=loose, sdpa=sdpa)
+    model = model._replace(said=(*division, *notes, *packing), loose=loose, sdpa=sdpa)
     keys = {name: "python.version" if name == "python" else f"pkg.{name}" for name in _DECIDING}
     versions = {name: "none" if facts.absent(key) else facts.text(key) for name, key in keys.items()}
     cache = cache_home(sources.environ) if sources.cache else None
     # Code of the model's own, and an engine's, is the same whatever release is installed.
     own = model.nearest or engine_of(settings_of(facts))
-    terms = matrix.table("memory-terms")
     quantization = facts.text("recipe.quantization")
     # No form is about training on weights that are quantised otherwise.
     packed = quantization not in (None, "bnb-4bit", "torchao-4bit") and facts.value("recipe.method") != "infer"
@@ -252,7 +254,12 @@ def _predicted_so(
     parameters = stored_parameters(_folder(facts, sources)) if shape is None else model.config.get("parameters")
     shipped = shipped if parameters is None or shape is not None else counted(shipped, parameters)
     # What is stored in a way that nobody has told of has at most a byte.
-    stored = next((row for row in terms["weight"] if row["key"] == quantization), {"bytes": 1.0})
+    stored = next((row for row in terms["weight"] if row["key"] == quantization), {"bytes": 1.0, "trains": False})
+    untold = shape is not None and shape.quantized == "" and not shape.bits
+    # What may be dequantised for the training, because the method or the framework's release is not known.
+    whole = packed and facts.value("recipe.method") != "qlora" and (untold or "trains" in stored)
+    release = facts.text("pkg.transformers")
+    fused = release is None or not satisfies(release, "<5.dev0")
     serves = engine_of(settings_of(facts)) is not None
 
     def by(traced: TraceSource) -> dict[Size | None, MemorySection]:
@@ -261,7 +268,7 @@ def _predicted_so(
         if parameters is not None and (other is not None or model.nearest):
             traced = counted(traced, parameters, other)
         both = first_of(traced, shipped)
-        source = both if quantization is None else packed_weights(both, float(stored["bytes"]), "head" in stored)
+        source = both if quantization is None else packed_weights(both, stored, whole, fused)
         source = source if shape is None or not shape.bare else of_vocabulary(source, shape.vocabulary)
         return {
             size: predict_serving(run, model, source, table)

@@ -14,7 +14,7 @@ __all__, __getattr__ = door(
         "prediction": "predict",
         "read_data": "DataProblem",
         "recipe": "Stage batch_of engine_of recipe_of settings_of staged",
-        "run": "Size as_loaded divided sizes trained_as_loaded",
+        "run": "Size as_loaded as_trained divided sizes trained_as_loaded",
         "section": "MemoryProblem MemorySaving MemorySection",
         "serving": "predict_serving",
         "shipped": "OnCuda Shipped",

@@ -57,7 +57,7 @@ class Model(NamedTuple):
             text = "no shipped coefficients are for exactly this run: those of the nearest one were taken, {}"
             notes.append(Message(text, trace.near))
         if trace.model.get("whole_experts"):
-            whole = "4 bits are for linear layers alone: the experts keep {} GiB of the weights, as in transformers 5"
+            whole = "bitsandbytes packs linear layers: the experts keep {} GiB of the weights, as in transformers 5"
             notes.append(Message(whole, f"{trace.model['whole_experts'] / GIB:.1f}"))
         if trace.model.get("image_bytes"):
             text = (

@@ -396,13 +396,14 @@ class _Prediction(NamedTuple):
 
         worst = {**self.base, **({"attention": "eager"} if plan.eager else {})}
         worst["checkpointing"] &= not plan.maybe_off
+        stored = self.recipe.given.get("quantization") or self.recipe.facts.known("model.quantization")
         candidates = [
             saving
             for saving in traced_changes(worst, self.recipe.adapted, divisible=plan.divisible)
             if not (self.model.heeds is False and saving.job.get("checkpointing"))
             and (self.model.sdpa or saving.job.get("attention") != "sdpa")
             # What is packed is so as the model's files have it.
-            and not (self.recipe.given.get("quantization") and "quantized" in saving.job)
+            and not (stored and "quantized" in saving.job)
         ]
         most = _WORTH * rounded(doubted.allocated[1])
         changes = [change for change, _ in each(candidates, partial(self.ruled_out, gpu))]

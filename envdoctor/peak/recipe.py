@@ -418,9 +418,11 @@ def _may_be(version: str | None, releases: str | None) -> bool:
 def _attention(recipe: RunRecipe, version: str | None, assumed: list[str]) -> tuple[str | None, bool]:
     """Return the attention (None: transformers chooses), and whether it may be eager because the release is unknown."""
     given, trainer = recipe.given, recipe.trainer
-    if given.get("attn") is not None:
-        return str(given["attn"]), False
     own = [row["value"] for row in trainer.get("attention", ()) if _may_be(version, row["releases"])]
+    # The default of transformers is not that of a framework with an attention of its own.
+    replaced = len(own) == 1 and given.get("attn") == "eager" and recipe.facts.get("recipe.attn").source == "default"
+    if given.get("attn") is not None and not replaced:
+        return str(given["attn"]), False
     if len(own) > 1:
         return None, True
     if own:

@@ -1,7 +1,7 @@
 """What the facts of a run become before its peak is predicted: how GPUs and processes share it, the sizes that its GPU
 is sold with, and what its weights are loaded as."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, TypeAlias
 
 from envdoctor.facts.factset import FactSet, View
@@ -125,6 +125,26 @@ def as_loaded(facts: FactSet, shape: Shape | None, config: Mapping[str, Any], ow
     if own_dtype and facts.absent("recipe.load_dtype"):
         facts = facts.copy(fact for fact in facts if fact.key != "recipe.load_dtype")
     return facts
+
+
+def as_trained(facts: FactSet, rows: Iterable[Mapping[str, Any]], packs: bool) -> tuple[FactSet, list[Message]]:
+    """Return the facts without the quantisation of weights that the run has dequantised, and a sentence that says so:
+    by the recipe, or because they cannot be trained packed. ``rows`` are the weights of the table memory-terms;
+    ``packs``: the framework trains them packed."""
+    kinds = {facts.text("recipe.quantization"), facts.text("model.quantization")} - {None}
+    whole = facts.value("recipe.dequantize") is True and facts.known("model.quantization")
+    untrained = [row["key"] for row in rows if row["key"] in kinds and "trains" in row]
+    trains = facts.value("recipe.method") != "infer" and engine_of(settings_of(facts)) is None
+    if not whole and (packs or not trains or not untrained):
+        return facts, []
+    kind = (untrained or sorted(map(str, kinds)))[0]
+    changed = [Fact("recipe.quantization", ABSENT, "", "derived")]
+    if facts.value("recipe.method") == "qlora":
+        changed.append(Fact("recipe.method", "lora", "", "derived"))
+    text = "weights in {} are dequantised before they are trained: they were counted in the dtype of the run"
+    if whole:
+        text = "the recipe dequantises the weights, which are stored in {}: they were counted in the dtype of the run"
+    return facts.copy([*facts, *changed]), [Message(text, kind)]
 
 
 def _quantized(facts: FactSet, shape: Shape | None, config: Mapping[str, Any]) -> FactSet:

@@ -63,10 +63,12 @@ class _Run(NamedTuple):
     def zero(self, terms: Terms) -> Terms:
         """Divide the optimizer's states (stage 1), the gradients too (2), the weights too (3)."""
         stage, new = int(self.given["zero_stage"]), dict(terms)
-        new.pop("temporary values of the optimizer", None)
-        # Adam's two states and the float32 copy that DeepSpeed updates.
-        states = 12 * self.trained / (self.processes if stage else 1)
-        new["optimizer states"] = 0.0 if self.given.get("offload_optimizer") else states
+        # Adam's two states and the float32 copy that DeepSpeed updates; while it steps their gradients in float32 too.
+        steps, each = new.pop("temporary values of the optimizer", None) is not None, self.processes if stage else 1
+        offloaded = bool(self.given.get("offload_optimizer"))
+        new["optimizer states"] = 0.0 if offloaded else 12 * self.trained / each
+        if steps and stage < 3 and not offloaded:
+            new["temporary values of the optimizer"] = 4 * self.trained / each
         if stage >= 2 and "gradients" in new:
             new["gradients"] /= self.processes
         if stage < 3:

@@ -3,8 +3,10 @@
 import math
 import os
 import re
+from collections.abc import Mapping
+from typing import Any
 
-from envdoctor.peak.sizes import of_language
+from envdoctor.peak.sizes import inner_sizes, of_language, size_of
 from envdoctor.peak.tracing import Job, Trace, TraceSource, changed, with_terms
 from envdoctor.revision.hub.local import LocalSnapshot
 from envdoctor.revision.hub.safetensors_header import LARGEST_HEADER, HeaderError, parse_header
@@ -34,10 +36,13 @@ def counted(source: TraceSource, parameters: int, other: str | None = None) -> T
     return changed(source, change)
 
 
-def packed_weights(source: TraceSource, each: float, head: bool = False) -> TraceSource:
-    """Return traces of ``source`` whose linear layers are quantised: ``each`` is the bytes of a value in them. A model
-    that the job itself quantises is left alone. ``head`` tells that models whose head is the embedding were seen to
-    hold both."""
+def packed_weights(
+    source: TraceSource, row: Mapping[str, Any], whole: bool = False, fused: bool = False
+) -> TraceSource:
+    """Return traces of ``source`` whose linear layers are quantised as the ``row`` of the table memory-terms says. A
+    model that the job itself quantises is left alone. ``whole``: they may be dequantised too; ``fused``: the experts of
+    a layer are one tensor."""
+    each, head = float(row["bytes"]), "head" in row
 
     def change(trace: Trace, job: Job) -> Trace:
         if job["quantized"]:
@@ -47,11 +52,28 @@ def packed_weights(source: TraceSource, each: float, head: bool = False) -> Trac
         beside = weights * max(0.0, 1 - linear / parameters)
         # Some files hold a head of their own where the model's is the embedding.
         own = beside if job["config"].get("tie_word_embeddings") else 0.0
-        size = linear * each + beside + (own if head else 0.0)
+        experts = (
+            _experts(job["config"], linear) if fused and "linear" in row and not job.get("packed_experts") else 0.0
+        )
+        more = experts * max(weights / parameters - each, 0.0)
+        size = linear * each + more + beside + (own if head else 0.0)
         trace = _scaled(trace, size / weights, round(parameters))
-        return trace._replace(absent=own) if head else trace._replace(apart=trace.apart + own)
+        if more:
+            trace = trace._replace(model={**trace.model, "whole_experts": experts * weights / parameters})
+        apart = (0.0 if head else own) + (max(weights - size, 0.0) if whole else 0.0)
+        return trace._replace(absent=own if head else trace.absent, apart=trace.apart + apart)
 
     return changed(source, change)
+
+
+def _experts(config: Mapping[str, Any], most: float) -> float:
+    """Return the parameters of the experts that a token may pass by, no more than ``most``."""
+    config = of_language(config)
+    try:
+        hidden, depth = size_of(config, "hidden_size"), size_of(config, "num_hidden_layers")
+        return min(3.0 * hidden * depth * inner_sizes(config, hidden)[2], most)
+    except ValueError:
+        return 0.0
 
 
 def _scaled(trace: Trace, share: float, parameters: int) -> Trace:

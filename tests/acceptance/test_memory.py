@@ -363,3 +363,29 @@ def test_a_run_with_more_than_is_counted_fits_where_that_is_given(run, tmp_path,
     asked = ("--lock", "list.txt", "--recipe", "t.py", "--gpu", "A100-80G", "--set=recipe.max_length=256")
     section = run("memory", *asked, f"--set={typed}", "--format", "json", cwd=tmp_path).json["sections"]["memory"]
     assert (section["verdict"], section["settled_by"]) == ("fits" if not fact else None, fact)
+
+
+@pytest.mark.parametrize(
+    ("model", "asked", "gib", "verdict"),
+    [
+        # is_trainable of transformers' quantizers is False for both.
+        ("openai/gpt-oss-20b", "method=lora", 38.9, "does-not-fit"),
+        ("openai/gpt-oss-20b", "method=qlora", 38.9, "does-not-fit"),
+        ("nvidia/Qwen3-30B-A3B-NVFP4", "method=lora", 56.8, "does-not-fit"),
+        ("openai/gpt-oss-20b", "method=infer", 11.9, "fits"),
+        ("openai/gpt-oss-20b", "method=infer recipe.dequantize=true", 38.9, "does-not-fit"),
+        # Unsloth packs them with bitsandbytes, or keeps them packed in some releases alone; its attention is its own.
+        ("openai/gpt-oss-20b", "method=qlora recipe.framework=unsloth recipe.max_length=8192", 11.9, "tight"),
+        ("openai/gpt-oss-20b", "method=lora recipe.framework=unsloth", 11.9, "tight"),
+        ("bartowski/Meta-Llama-3.1-8B-Instruct-GGUF", "method=lora", 8.6, "tight"),
+        # Experts in one tensor are no linear layers.
+        ("Qwen/Qwen3-30B-A3B", "method=lora recipe.quantization=bnb-8bit", 56.0, "does-not-fit"),
+    ],
+)
+def test_weights_are_counted_as_a_training_has_them(run, python_alone, model, asked, gib, verdict):
+    words = ("max_length=1024", "gradient_checkpointing=true", *asked.replace("recipe.", "").split())
+    settings = [part for word in words for part in ("--set", f"recipe.{word}")]
+    options = ("--model", model, "--gpu", "3090", "--no-config", "--python", python_alone, "--format", "json")
+    section = run("memory", *options, *settings).json["sections"]["memory"]
+    weights = next(term["gib"] for term in section["terms"] if term["name"] == "weights")
+    assert (section["verdict"], weights) == (verdict, pytest.approx(gib, abs=0.1))

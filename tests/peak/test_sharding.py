@@ -102,3 +102,17 @@ def test_a_reference_model_is_divided_and_offloaded_as_the_trained_one(shared: A
 def test_without_the_number_of_processes_there_is_no_number(shared: Any, given: dict[str, Any]) -> None:
     with pytest.raises(MemoryProblem, match="number of processes"):
         shared(world_size="unknown", **given)
+
+
+@pytest.mark.parametrize(
+    ("given", "size"),
+    [
+        ({"zero_stage": 2}, 4),
+        ({"zero_stage": 0}, 32),
+        ({"zero_stage": 2, "offload_optimizer": "cpu"}, 0),
+        ({"zero_stage": 3}, 0),
+    ],
+)
+def test_the_step_of_zero_has_gradients_in_single_precision(shared: Any, given: Any, size: float) -> None:
+    more = {"temporary values of the optimizer": 16.0}
+    assert shared(more, **given).get("temporary values of the optimizer", 0) == size

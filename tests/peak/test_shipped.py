@@ -334,12 +334,10 @@ def test_weights_are_those_of_the_files_unless_these_hold_another_model() -> Non
     assert counted(source, 80, "other")([sizes, sizes])[0] is trace
 
 
-def packed_by(trace: Any, tied: bool, *head: bool) -> list[Trace | str]:
-    job = {"quantized": None, "config": {"tie_word_embeddings": tied}}
-
-    return packed_weights(lambda jobs: [trace, trace, "no"], 0.5, *head)(
-        [job, {**job, "quantized": {"double": False}}, job]
-    )
+def packed_by(trace: Any, tied: bool, **row: object) -> list[Trace | str]:
+    job, row = {"quantized": None, "config": {"tie_word_embeddings": tied}}, {"bytes": 0.5, **row}
+    source = packed_weights(lambda jobs: [trace, trace, "no"], row)
+    return source([job, {**job, "quantized": {"double": False}}, job])
 
 
 @pytest.mark.parametrize("tied", [True, False])
@@ -350,7 +348,7 @@ def test_linear_layers_that_are_quantised_have_their_bytes_a_weight(tied: bool) 
     assert isinstance(plain, Trace) and isinstance(packed, Trace) and left is plain and text == "no"
     assert size(plain, {}) - size(packed, {}) == pytest.approx(1.5 * 6.98e9 / GIB, rel=0.001)
     assert packed.apart == pytest.approx(2 * 1.05e9 if tied else 0.0, rel=0.01)
-    (headed, *_) = packed_by(plain, tied, True)
+    (headed, *_) = packed_by(plain, tied, head=True)
     assert isinstance(headed, Trace) and (headed.apart, headed.absent) == (0.0, packed.apart)
     assert size(headed, {}) - size(packed, {}) == pytest.approx(packed.apart / GIB)
 
