@@ -342,6 +342,13 @@ for weight in teacher.parameters():
 """
 
 
+def script(model, lines):
+    return f"""from transformers import AutoModelFor{model}, Trainer, TrainingArguments
+{lines}model = AutoModelFor{model}.from_pretrained("Qwen/Qwen2.5-0.5B")
+{"Mine" if "Mine" in lines else "Trainer"}(model, TrainingArguments("out", per_device_train_batch_size=1)).train()
+"""
+
+
 @pytest.mark.parametrize(
     ("model", "lines", "typed", "fact"),
     [
@@ -353,13 +360,15 @@ for weight in teacher.parameters():
     ],
 )
 def test_a_run_with_more_than_is_counted_fits_where_that_is_given(run, tmp_path, model, lines, typed, fact):
-    (tmp_path / "t.py").write_text(
-        f"""from transformers import AutoModelFor{model}, Trainer, TrainingArguments
-{lines}model = AutoModelFor{model}.from_pretrained("Qwen/Qwen2.5-0.5B")
-{"Mine" if "Mine" in lines else "Trainer"}(model, TrainingArguments("out", per_device_train_batch_size=1)).train()
-"""
-    )
+    (tmp_path / "t.py").write_text(script(model, lines))
     (tmp_path / "list.txt").write_text("transformers==4.57.6\n")
     asked = ("--lock", "list.txt", "--recipe", "t.py", "--gpu", "A100-80G", "--set=recipe.max_length=256")
     section = run("memory", *asked, f"--set={typed}", "--format", "json", cwd=tmp_path).json["sections"]["memory"]
     assert (section["verdict"], section["settled_by"]) == ("fits" if not fact else None, fact)
+
+
+def test_a_facts_file_settles_nothing_that_its_script_leaves_open(run, tmp_path):
+    (tmp_path / "t.py").write_text(script("CausalLM", TEACHER))
+    (tmp_path / "f.json").write_text(run("facts", "--recipe", "t.py", "--format", "json", cwd=tmp_path).out)
+    asked = ("--facts", "f.json", "--gpu", "A100-80G", "--set=recipe.max_length=256")
+    assert run("memory", *asked, cwd=tmp_path).code == 3
