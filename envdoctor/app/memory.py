@@ -287,8 +287,9 @@ def _counted(section: MemorySection, facts: FactSet, sources: Sources, matrix: M
     typed = {(origin, "given") for origin in ("--set", sources.configured_in)}
     formats = {item.get("format") for key in ("recipe_file", "recipe_key") for item in facts.items(key)}
     rows = matrix.rows("recipe-formats", "format") if formats else ()
-    uncounted = (row["uncounted"] for row in rows if "uncounted" in row and row["name"] in formats)
-    settling = next((key for key in uncounted if facts.get(key)[2:] not in typed), "")
+    uncounted = ((row, facts.get(row["uncounted"])) for row in rows if "uncounted" in row and row["name"] in formats)
+    kept = (fact.key for row, fact in uncounted if fact[2:] not in typed or fact.value in row.get("kept", ()))
+    settling = next(kept, "")
     is_unknown = "recipe.max_length" in facts and facts.unknown("recipe.max_length") is not None
     if section["verdict"] == "fits" and (settling or is_unknown):
         section["verdict"], section["settled_by"] = None, settling

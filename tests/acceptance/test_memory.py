@@ -355,6 +355,7 @@ def script(model, lines):
         ("CausalLM", LOADER, "recipe.world_size=1", "recipe.batch_size"),
         ("CausalLM", LOADER, "recipe.batch_size=4", ""),
         ("CausalLM", TEACHER, "recipe.world_size=1", "recipe.reference_model"),
+        ("CausalLM", TEACHER, "recipe.reference_model=copy", "recipe.reference_model"),
         ("CausalLM", TEACHER, "recipe.reference_model=none", ""),
         ("MaskedLM", "", "recipe.stage=sft", "model.architectures"),
     ],
