@@ -273,7 +273,7 @@ def _predicted_so(
         return {
             size: predict_serving(run, model, source, table)
             if serves
-            else _counted(predict(run, model, source, table, usual), facts, matrix)
+            else _counted(predict(run, model, source, table, usual), facts, sources, matrix)
             for size, run in sizes(facts, matrix)
         }
 
@@ -291,12 +291,15 @@ def _predicted_so(
     return section, unjudged
 
 
-def _counted(section: MemorySection, facts: FactSet, matrix: Matrix) -> MemorySection:
-    """Return the section without the verdict on a run that fits and has more than is counted, or no known length."""
+def _counted(section: MemorySection, facts: FactSet, sources: Sources, matrix: Matrix) -> MemorySection:
+    """Return the section without the verdict on a run that fits and has more than is counted, or no known length. A
+    facts file may have the fact from the script that leaves it open: what is typed settles it."""
+    typed = {(origin, "given") for origin in ("--set", sources.configured_in)}
     formats = {item.get("format") for key in ("recipe_file", "recipe_key") for item in facts.items(key)}
     rows = matrix.rows("recipe-formats", "format") if formats else ()
-    uncounted = (row["uncounted"] for row in rows if "uncounted" in row and row["name"] in formats)
-    settling = next((key for key in uncounted if facts.get(key).source != "given"), "")
+    uncounted = ((row, facts.get(row["uncounted"])) for row in rows if "uncounted" in row and row["name"] in formats)
+    kept = (fact.key for row, fact in uncounted if fact[2:] not in typed or fact.value in row.get("kept", ()))
+    settling = next(kept, "")
     is_unknown = "recipe.max_length" in facts and facts.unknown("recipe.max_length") is not None
     if section["verdict"] in ("fits", "tight") and (settling or is_unknown):
         section["verdict"], section["settled_by"] = None, settling

@@ -342,23 +342,26 @@ for weight in teacher.parameters():
 """
 
 
+def script(model, lines):
+    return f"""from transformers import AutoModelFor{model}, Trainer, TrainingArguments
+{lines}model = AutoModelFor{model}.from_pretrained("Qwen/Qwen2.5-0.5B")
+{"Mine" if "Mine" in lines else "Trainer"}(model, TrainingArguments("out", per_device_train_batch_size=1)).train()
+"""
+
+
 @pytest.mark.parametrize(
     ("model", "lines", "typed", "fact"),
     [
         ("CausalLM", LOADER, "recipe.world_size=1", "recipe.batch_size"),
         ("CausalLM", LOADER, "recipe.batch_size=4", ""),
         ("CausalLM", TEACHER, "recipe.world_size=1", "recipe.reference_model"),
+        ("CausalLM", TEACHER, "recipe.reference_model=copy", "recipe.reference_model"),
         ("CausalLM", TEACHER, "recipe.reference_model=none", ""),
         ("MaskedLM", "", "recipe.stage=sft", "model.architectures"),
     ],
 )
 def test_a_run_with_more_than_is_counted_fits_where_that_is_given(run, tmp_path, model, lines, typed, fact):
-    (tmp_path / "t.py").write_text(
-        f"""from transformers import AutoModelFor{model}, Trainer, TrainingArguments
-{lines}model = AutoModelFor{model}.from_pretrained("Qwen/Qwen2.5-0.5B")
-{"Mine" if "Mine" in lines else "Trainer"}(model, TrainingArguments("out", per_device_train_batch_size=1)).train()
-"""
-    )
+    (tmp_path / "t.py").write_text(script(model, lines))
     (tmp_path / "list.txt").write_text("transformers==4.57.6\n")
     asked = ("--lock", "list.txt", "--recipe", "t.py", "--gpu", "A100-80G", "--set=recipe.max_length=256")
     section = run("memory", *asked, f"--set={typed}", "--format", "json", cwd=tmp_path).json["sections"]["memory"]
@@ -389,3 +392,10 @@ def test_weights_are_counted_as_a_training_has_them(run, python_alone, model, as
     section = run("memory", *options, *settings).json["sections"]["memory"]
     weights = next(term["gib"] for term in section["terms"] if term["name"] == "weights")
     assert (section["verdict"], weights) == (verdict, pytest.approx(gib, abs=0.1))
+
+
+def test_a_facts_file_settles_nothing_that_its_script_leaves_open(run, tmp_path):
+    (tmp_path / "t.py").write_text(script("CausalLM", TEACHER))
+    (tmp_path / "f.json").write_text(run("facts", "--recipe", "t.py", "--format", "json", cwd=tmp_path).out)
+    asked = ("--facts", "f.json", "--gpu", "A100-80G", "--set=recipe.max_length=256")
+    assert run("memory", *asked, cwd=tmp_path).code == 3

@@ -38,7 +38,7 @@ def test_a_type_is_known_from_its_first_release_on(kind, transformers, since, re
         ("model.run_by", "vllm", "engine"),
         ("model.run_by", "trl", "transformers"),
         ("recipe.trainer", "unsloth", "trl"),
-        ("recipe.trainer", "openrlhf", "own"),
+        *(("recipe.trainer", name, "own") for name in ("openrlhf", "torchtune", "verl")),
         ("recipe.trainer", "llamafactory", "transformers"),
     ],
 )

@@ -23,8 +23,11 @@ FLOORS = (
     "app",
     "cli",
 )
+ROOMS = {path.name for path in PACKAGE.iterdir() if path.is_dir() and any(path.glob("*.py"))}
 #: Loaded by the target's interpreter, never imported here.
 PAYLOAD = "envdoctor.payload"
+#: Names of the standard library that its oldest interpreter, Python 3.8, lacks.
+NEWER = {"functools.cache", "itertools.pairwise", "itertools.batched", "math.lcm", "typing.TypeAlias"}
 
 
 def modules() -> dict[str, Path]:
@@ -57,9 +60,7 @@ def floor(module: str) -> int:
 
 
 def test_every_room_has_a_floor() -> None:
-    rooms = {path.name for path in PACKAGE.iterdir() if path.is_dir() and any(path.glob("*.py"))}
-    assert rooms - set(FLOORS) == {"payload"}
-    assert set(FLOORS) <= rooms
+    assert {*FLOORS, "payload"} == ROOMS
 
 
 def test_imports_run_downwards() -> None:
@@ -72,6 +73,12 @@ def test_imports_run_downwards() -> None:
         if floor(other) > floor(name) or other.startswith(PAYLOAD)
     ]
     assert upwards == []
+
+
+def test_the_payload_imports_names_that_python_3_8_has() -> None:
+    nodes = (node for path in (PACKAGE / "payload").rglob("*.py") for node in ast.walk(ast.parse(path.read_bytes())))
+    froms = [node for node in nodes if isinstance(node, ast.ImportFrom)]
+    assert {f"{node.module}.{alias.name}" for node in froms for alias in node.names} & NEWER == set()
 
 
 def test_no_two_modules_import_each_other() -> None:
@@ -100,8 +107,7 @@ def test_contributing_names_every_room_from_the_ground_up() -> None:
     text = (PACKAGE.parent / "CONTRIBUTING.md").read_text(encoding="utf-8")
     order = text[text.index("in this order") : text.index("The first page")]
     assert re.findall(r"`([a-z]+)`", order) == list(FLOORS)
-    rooms = {path.name for path in PACKAGE.iterdir() if path.is_dir() and any(path.glob("*.py"))}
-    assert {room for room in rooms if f"`envdoctor/{room}/`" not in text} == set()
+    assert {room for room in ROOMS if f"`envdoctor/{room}/`" not in text} == set()
 
 
 def test_what_is_required_is_imported() -> None:

@@ -10,7 +10,7 @@ import math
 import os
 import tempfile
 from collections.abc import Iterator
-from functools import cache, partial
+from functools import lru_cache, partial
 from importlib.util import find_spec
 from typing import Any
 
@@ -107,7 +107,7 @@ def grad_accumulation(job: Job) -> Iterator[Case]:
     once = {**_USUAL, "optim": "sgd", "schedule": "constant_with_warmup", "norm": 0.0}
     once.update(epochs=1, warmup=0, decay=0.0)  # nothing but the gradient is in the step
 
-    @cache
+    @lru_cache(maxsize=3)  # Python 3.8 has no functools.cache
     def step(size: int) -> dict[str, Any]:
         return _run(device, {**once, "batch": size, "windows": 4 // size}, pairs)
 

@@ -40,10 +40,17 @@ _SOME = 24
 _DOUBTFUL = (3.0, 8.0)
 
 
+# A mask is called ``form_pattern``. Forms: ``bool`` (True = keep), ``inf`` and ``min`` (added: -inf, or the least of
+# the dtype, as by transformers), ``f32`` (added in float32 to half inputs), ``bias`` (a number for each row and key,
+# as of T5), ``pack`` (no padding is handed over: those rows count as dead). Patterns, on a lower triangle: a third of
+# the keys is padding, ``left`` or ``right``, in all samples but the first; ``left_dead`` (the last sample is padding
+# alone); ``band``; ``key`` (padding on the right without the triangle, expanded over the rows).
 #: Keys of the sliding window of ``band``.
 _WINDOW = 32
 #: By how much a shift moves every logit.
 _SHIFT = 200.0
+#: x3: q, k and v times three, as in flash-attn's own tests. shift: a constant part of every head, as trained biases add
+#: it: pytorch#196678 needs a logsumexp below -88.7. outlier: one channel is large, as in trained residual streams.
 STRESSES = ("unit", "x3", "shift-", "shift+", "outlier")
 #: hf: contiguous (B, L, H, D) seen transposed, as a model sends it. strided: every second row of a buffer. expand: the
 #: scalar 1 seen as the whole shape, whatever the numbers, what ``.sum().backward()`` sends. plain: contiguous.
@@ -59,6 +66,7 @@ def _fresh(x: Any) -> Any:
     return x.contiguous().clone()
 
 
+#: Kernels have read memory as if it were laid out otherwise (pytorch#138354, pytorch#139298, pytorch#191937).
 #: bhsd: contiguous (B, H, L, D). bshd: contiguous (B, L, H, D) seen as (B, H, L, D), what a projection yields. packed:
 #: views into one (B, L, 3, H, D) buffer. offset: one element into its storage, so 16-byte alignment is lost. expanded
 #: and expanded_batch: k and v, not q, are one head (one sample) seen as all of them, with stride 0.

@@ -129,9 +129,9 @@ def _imported_files(path: str, code: FileCode, files: Collection[str]) -> Iterat
 
 
 def loaded_files(sides: Sequence[CodeSide], paths: Collection[str]) -> set[str] | None:
-    """Return those of the ``wanted`` files that are loaded from an auto_map on, on either side, and those called like
+    """Return those of the ``paths`` that are loaded from an auto_map on, on either side, and those called like
     loaded ones of a kind that no entry names (somebody loads them by other means); None where that cannot be told.
-    Files that are the same on both sides are read only as long as a wanted one was not reached."""
+    Files that are the same on both sides are read only as long as one of them was not reached."""
     entries = [entry for side in sides for entry in side.entries]
     if not entries or any(name in side.snapshot.files for side in sides for name in _OTHERS):
         return None
