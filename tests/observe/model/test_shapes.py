@@ -53,7 +53,7 @@ BESIDE = {
     "Qwen/Qwen3.5-9B": 9.41,
     "Qwen/Qwen3.5-4B": 4.54,
     "facebook/m2m100_418M": 0.484,  # with its positions
-    "Qwen/Qwen3-Omni-30B-A3B-Instruct": 35.0,  # with what speaks
+    "Qwen/Qwen3-Omni-30B-A3B-Instruct": 35.26,  # with what speaks
     "Qwen/Qwen2.5-Omni-7B": 10.73,
     "OpenGVLab/InternVL3_5-4B": 4.73,  # its head is not the embedding
     "mistralai/Ministral-3-3B-Base-2512": 3.8,  # with its tower
