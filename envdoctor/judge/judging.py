@@ -406,7 +406,8 @@ def _explaining(
 
 def _on_its_packages(applied: Sequence[_Applied]) -> Iterator[tuple[int, int]]:
     """Yield each case with the cases that rest on a package of each column that ``folds_into`` names. A case that is
-    folded itself counts only if it is about other records (two that are alike would hide each other)."""
+    folded itself counts only if it is about other records (two that are alike would hide each other). A case that is
+    accepted covers nothing."""
     cases = [(place, case.rule, case.match.item or {}) for place, case in enumerate(applied)]
     folding = [case for case in cases if case[1].folds_into or case[1].covers]
     rests: dict[str, set[int]] = {}
@@ -415,7 +416,7 @@ def _on_its_packages(applied: Sequence[_Applied]) -> Iterator[tuple[int, int]]:
         for package in packages | _packages((case.match.item or {}).get("package")):
             rests.setdefault(package, set()).add(number)
     for number, rule, item in folding:
-        for column in rule.covers:
+        for column in () if applied[number].accepted else rule.covers:
             covered = (rests.get(name, set()) for name in _packages(item.get(column.partition(".")[2])))
             yield from ((other, number) for other in sorted(set[int]().union(*covered)) if other != number)
         by_column = [_packages(item.get(column.partition(".")[2])) for column in rule.folds_into]

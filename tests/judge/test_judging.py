@@ -301,6 +301,8 @@ def test_a_conflict_is_folded_into_the_finding_that_says_what_its_packages_do_to
     covering["message"] = GENERAL["message"]
     judgement = judged({"cause": covering, "hub": HUB}, CONFLICTS)
     assert ("hub", "") not in shown(judgement, "package") and len(shown(judgement, "package")) == 3
+    accepted = judged({"cause": covering, "hub": HUB}, CONFLICTS, ignores=(Ignore("cause", "not there in the job"),))
+    assert shown(accepted, "package") == [("hub", "")]  # who accepts what stands in front is told what is behind it
 
 
 @pytest.mark.parametrize(
