@@ -14,7 +14,7 @@ NO_RECIPES = (
     *("script-arguments", "attention-patch", "model-config", "other-training", "frozen-model", "own-batches"),
 )
 #: How much a misspelled key is like the one that is meant, and how many others a file of a strict framework may have.
-MISSPELLED, _MOST_FOREIGN = 0.87, 2
+MISSPELLED, _MOST_FOREIGN = 0.87, 4
 _NUMBERS = {"1": "true", "0": "false"}
 _TAKES = {"boolean": "flag", "texts": "many"}
 
