@@ -403,7 +403,7 @@ LLAMA = "stage: sft\nfinetuning_type: lora\nlora_target: all\ncutoff_len: 9\ndat
         ("a.yaml", "task: llm\nbase_model: a/b\nparams:\n  lr: 1e-5\n", "framework that is known; say what it does"),
         ("a.yaml", "base_model: a/b\nowner: c\nepochs: 2\n", "describes no run of a framework that is known"),
         ("a.yaml", "dataset_name: a\nowner: b\nratio: 1\n", "describes no run of a framework that is known"),
-        ("a.yaml", f"{LLAMA}quant_bit: 4\nuse_qlora: true\nwandb_project: a\nuse_unsloth2: true\nown_path: b\n", "describes no run"),
+        ("a.yaml", f"{LLAMA}quant_bit: 4\nuse_qlora: true\nwandb_project: a\nown: b\nmine: c\n", "describes no run"),
         ("a.yaml", OWN, "describes no run of a framework that is known"),
         ("a.yaml", "lr: 1\n", "say what it does (--set recipe.method=lora --set recipe.batch_size=2)"),
         ("a.sh", "ls -l\n", "describes no run of a framework that is known"),
