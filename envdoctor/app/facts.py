@@ -255,11 +255,12 @@ def _misplaced(
     judges code too."""
     from envdoctor.app.words import taken_otherwise
 
-    text = taken_otherwise(said_by(error), option, words, sources.folder())
-    if as_code and len(words) == 1 and words[0].endswith((".py", ".sh")):
-        text = Message("{}; code without such a trainer is judged with --code FILE.py", text)
-    elif as_code and getattr(error, "started", None) is not None:
+    is_code, text = len(words) == 1 and words[0].endswith((".py", ".sh")), said_by(error)
+    if as_code and not is_code and getattr(error, "started", None) is not None:
         text = Message("{}, or give the script that reads it: --code FILE", text)
+    text = taken_otherwise(text, option, words, sources.folder())
+    if as_code and is_code:
+        text = Message("{}; code without such a trainer is judged with --code FILE.py", text)
     return UsageProblem(text)
 
 

@@ -250,6 +250,7 @@ def test_any_document_is_read_or_refused(read, tmp_path, matrix, document):
 
 GIVEN = {
     "pkg.torch": "2.5.0+cu118",
+    "pkg.transformers": "4.46.0",
     "pkg.apex": None,
     "torch.arch_list": ["sm_80", "sm_90"],
     "gpu": [{"index": 0, "name": "H100", "cc": "9.0", "memory_gib": 79.6}, {"name": "A100"}],
