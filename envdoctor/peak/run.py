@@ -1,4 +1,4 @@
-"""What the facts of a run become before its peak is predicted: how GPUs and processes share it, the sizes that its GPU
+"""Complete the facts of a run before its peak is predicted: how GPUs and processes share it, the sizes that its GPU
 is sold with, and what its weights are loaded as."""
 
 from collections.abc import Iterable, Iterator, Mapping
