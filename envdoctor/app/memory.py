@@ -273,7 +273,7 @@ def _predicted_so(
         return {
             size: predict_serving(run, model, source, table)
             if serves
-            else _counted(predict(run, model, source, table, usual), facts, sources, matrix)
+            else _if_counted(predict(run, model, source, table, usual), facts, sources, matrix)
             for size, run in sizes(facts, matrix)
         }
 
@@ -291,7 +291,7 @@ def _predicted_so(
     return section, unjudged
 
 
-def _counted(section: MemorySection, facts: FactSet, sources: Sources, matrix: Matrix) -> MemorySection:
+def _if_counted(section: MemorySection, facts: FactSet, sources: Sources, matrix: Matrix) -> MemorySection:
     """Return the section without the verdict on a run that fits and has more than is counted, or no known length. A
     facts file may have the fact from the script that leaves it open: what is typed settles it."""
     typed = {(origin, "given") for origin in ("--set", sources.configured_in)}

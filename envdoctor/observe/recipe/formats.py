@@ -216,7 +216,7 @@ class Formats:
         """Return how many of the settings a format knows; a mark, which no other format has, counts as ten. Return 0 if
         there are too few marks, or if fewer than two keys are marks and the format knows less than half of a document
         (a third of a command's options). A document of which it does not know a third, and more than some misspelled
-        keys, is a project's own, which has keys of the framework; so is one with more than two other keys that are
+        keys, is a project's own, which has keys of the framework; so is one with more than four other keys that are
         misspelled in no way, if the framework's parser refuses them and nothing else has ``asked`` for it."""
         count, size = self._count(form, part.entries), len(part.entries)
         keys = [entry.key.replace("-", "_") for entry in part.entries]
