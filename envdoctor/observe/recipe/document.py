@@ -3,7 +3,7 @@
 import os
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -74,6 +74,10 @@ class Part(NamedTuple):
     def starts_script(self) -> bool:
         """Return whether a command starts a script, or a module by its name."""
         return self.line > 0 and (self.program.endswith(".py") or self.module)
+
+    def owning(self, is_own: Callable[[str], bool]) -> "Part":
+        """Return the part with the keys as the script's own that are."""
+        return self._replace(entries=tuple(entry._replace(own=is_own(entry.key)) for entry in self.entries))
 
     def stands_in(self, line: int) -> bool:
         """Return whether a command, or its program, stands in a line."""
