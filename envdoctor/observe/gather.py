@@ -20,11 +20,11 @@ from envdoctor.system.message import Message, packed, said_by, unpacked
 
 #: The observers of each room, by module, in the order in which they run: behind those whose facts they ask for.
 _OBSERVERS = (
-    ("machine", "machine.toolkit", "compilers cuda_toolkit"),
+    ("machine", "machine.system", "compilers cuda_toolkit"),
     ("machine", "machine.driver", "driver"),
     ("machine", "machine.system", "system variables"),
     ("packages", "packages.installed", "installed"),
-    ("packages", "machine.toolkit", "build_parts"),
+    ("packages", "machine.system", "build_parts"),
     ("packages", "packages.import_shadow", "import_shadow"),
     ("packages", "packages.builds", "shared_files"),
     ("binaries", "binaries.loading", "library_shadow"),
