@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from envdoctor.facts.values import Fact, Origin, Unknown
-from envdoctor.observe.documents.locks.conda_lock import Conda
 from envdoctor.observe.documents.locks.lock import Command, Lock, Locked, LockError, Wish, read_text
 from envdoctor.observe.documents.locks.requirements import FILES, INDEXES, Requirements
+from envdoctor.observe.documents.locks.tool_locks import Conda
 from envdoctor.system.message import Message, listed
 from envdoctor.versions.pep440 import is_version, satisfies
 from envdoctor.versions.requirement import valid_name
