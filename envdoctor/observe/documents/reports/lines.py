@@ -12,8 +12,7 @@ from typing import Any, NamedTuple
 from envdoctor.facts.registry import Registry
 from envdoctor.facts.values import ABSENT, Value
 from envdoctor.matrix.matrix import Matrix
-from envdoctor.observe.documents.reports.machine import Claim, Line, smi_line, understood
-from envdoctor.observe.documents.reports.prose import Prose
+from envdoctor.observe.documents.reports.claims import Claim, Line, Prose, smi_line, understood
 from envdoctor.observe.recipe.formats import Formats
 from envdoctor.system.message import Message
 from envdoctor.versions.pep440 import is_version

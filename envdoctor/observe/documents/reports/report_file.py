@@ -11,8 +11,8 @@ from envdoctor.facts.factset import FactSet
 from envdoctor.facts.registry import FactTypeError, parse_value, strange_name
 from envdoctor.facts.values import ABSENT, Fact, Origin, Records, Unknown, Value, spell
 from envdoctor.matrix.matrix import Matrix
+from envdoctor.observe.documents.reports.claims import Claim, gpu_fact
 from envdoctor.observe.documents.reports.lines import standing, traces
-from envdoctor.observe.documents.reports.machine import Claim, gpu_fact
 from envdoctor.observe.documents.tracebacks import visible
 from envdoctor.observe.errors import ObservationError
 from envdoctor.observe.model.config import words_of
@@ -62,7 +62,7 @@ def _in_place(block: _Block, keep: Collection[int] | None = None) -> str:
     return "\n" * (block.start - 1) + "\n".join(rows)
 
 
-def run_facts(
+def _run_facts(
     lines: Sequence[str], doubtful: Collection[int], formats: Formats, name: str, installed: FactSet
 ) -> tuple[list[Fact], list[str], list[Message]]:
     """Return ``recipe.*``, ``recipe_key``, ``env.*`` and the model, each with its line; the keys that two commands or
@@ -117,7 +117,7 @@ def run_facts(
             if isinstance(fact.value, tuple) and set(fact.value) < set(values):  # the same command, cut off
                 continue
             if before.value != fact.value and not isinstance(before.value, Unknown):
-                facts[fact.key] = before._replace(value=differ(before, fact))
+                facts[fact.key] = before._replace(value=_differ(before, fact))
                 differing.append(fact.key)
     text = "{} names {}, which {}: what it sets is not known"
     return list(facts.values()), differing, [Message(text, place, one, reason) for one, place, reason in recipe.missing]
@@ -211,7 +211,7 @@ def _configuration(text: str, formats: Formats) -> Iterator[Part]:
         yield from [part] if count >= _FEWEST or (count and form.row.get("marked_only")) else []
 
 
-def differ(first: Fact, other: Fact) -> Unknown:
+def _differ(first: Fact, other: Fact) -> Unknown:
     """Return an unknown value, because two places say different things."""
     words = (Message("{} says {}", fact.origin, spell(fact.value)) for fact in (first, other))
     return Unknown(joined(words, ", "))
@@ -275,14 +275,14 @@ def report_facts(text: str, matrix: Matrix, name: str) -> ReadReport:
     if (gpu := gpu_fact(claimed, name)) is not None:
         facts.add(gpu)
     commands = [_QUOTE.sub("", visible(line[:_LONGEST_COMMAND])) for line in lines]
-    run, differing, unread = run_facts(commands, silenced, formats, name, facts)
+    run, differing, unread = _run_facts(commands, silenced, formats, name, facts)
     differing += [setting.key for setting in run if setting.key in facts]
     for setting in run:  # what the lines say stands, unless the run that is shown says something else
         before = facts.get(setting.key)
         if setting.key not in facts:
             facts.add(setting)
         elif before.value != setting.value and not isinstance(before.value, Unknown):
-            facts.add(before._replace(value=differ(before, setting)))
+            facts.add(before._replace(value=_differ(before, setting)))
     facts.update(_told(sentences, facts, name))
     notes = [Message("{}: only the first {} lines were read", name, len(lines))] if cut else []
     notes += unread[:_NAMED]
@@ -338,7 +338,7 @@ def _told(claims: Sequence[Claim], facts: FactSet, name: str) -> Iterator[Fact]:
         other = next((one for one in models if (less := words_of(str(one.value))) != words[: len(less)]), best)
         fact, against = (Fact(best.key, one.value, Origin(name, one.line), "told") for one in (best, other))
         if other is not best:
-            fact = fact._replace(key="model.repo", value=differ(fact, against))
+            fact = fact._replace(key="model.repo", value=_differ(fact, against))
         yield from [fact, fact._replace(key="model.name")] if fact.key == "model.path" else [fact]
 
 
