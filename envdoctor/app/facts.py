@@ -415,7 +415,7 @@ def _misspelt(repo: str, matrix: Matrix) -> list[Notice]:
 
 def _with_model(facts: FactSet, request: Request, sources: Sources, matrix: Matrix) -> FactSet:
     from envdoctor.observe.gather import gather
-    from envdoctor.observe.model.source import resolve
+    from envdoctor.observe.model.names import resolve
 
     aliases = matrix.part("families", "organisations")
     source = resolve(str(sources.model), cwd=sources.folder(), environ=sources.environ, aliases=aliases)

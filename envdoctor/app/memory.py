@@ -16,7 +16,7 @@ from envdoctor.matrix.matrix import Matrix
 from envdoctor.observe.errors import ObservationError
 from envdoctor.observe.model.config import Shape
 from envdoctor.observe.model.files import read_object
-from envdoctor.observe.model.source import resolve
+from envdoctor.observe.model.names import resolve
 from envdoctor.peak.model import model_of, words_of
 from envdoctor.peak.prediction import USUAL, predict
 from envdoctor.peak.recipe import batch_of, engine_of, settings_of

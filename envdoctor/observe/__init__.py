@@ -21,8 +21,8 @@ __all__, __getattr__ = door(
         "locate.target": "choose Running",
         "model.config": "Shape shape_of",
         "model.files": "AUTO_MAP_FILES entries JsonObject JsonProblem LARGEST parse_object read_bytes read_object",
-        "model.names": "is_repo_name is_revision NamedModel NameProblem parse_name printable spellings",
-        "model.source": "cache_folder cached_repos CachedCommit commit_of_path matching resolve",
+        "model.names": "cache_folder cached_repos CachedCommit commit_of_path is_repo_name is_revision matching "
+        "NamedModel NameProblem parse_name printable resolve spellings",
         "recipe.assignments": "AssignmentError parse_assignments",
         "recipe.files": "RecipeFileError",
         "recipe.recipe": "read_recipe Recipe",

@@ -11,7 +11,7 @@ from envdoctor.system.message import Message
 
 if TYPE_CHECKING:
     from envdoctor.observe.locate.layout import Layout
-    from envdoctor.observe.model.source import ModelSource
+    from envdoctor.observe.model.names import ModelSource
 
 
 class Target(NamedTuple):

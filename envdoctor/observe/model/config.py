@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from envdoctor.facts.values import ABSENT, Unknown, Value
 from envdoctor.observe.errors import ObservationError
 from envdoctor.observe.model.files import read_object
-from envdoctor.observe.model.source import cache_folder, closed_part
+from envdoctor.observe.model.names import cache_folder, closed_part
 from envdoctor.observe.request import Found, Request, observes
 from envdoctor.system.files import Files, because_of
 from envdoctor.system.message import Message, said_by

@@ -17,8 +17,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
-from envdoctor.observe.model.names import printable
-from envdoctor.observe.model.source import CachedCommit
+from envdoctor.observe.model.names import CachedCommit, printable
 from envdoctor.revision.hub.safetensors_header import LARGEST_HEADER
 from envdoctor.revision.hub.snapshot import (
     WEIGHTS,

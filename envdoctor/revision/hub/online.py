@@ -13,8 +13,15 @@ from functools import cached_property
 from typing import Any, NamedTuple, TypeVar
 from urllib.parse import quote
 
-from envdoctor.observe.model.names import is_repo_name, is_revision, printable, spellings
-from envdoctor.observe.model.source import CachedCommit, cache_folder, cached_repos
+from envdoctor.observe.model.names import (
+    CachedCommit,
+    cache_folder,
+    cached_repos,
+    is_repo_name,
+    is_revision,
+    printable,
+    spellings,
+)
 from envdoctor.revision.hub.local import MOST_FILES, RemoteFile, read_headers
 from envdoctor.revision.hub.safetensors_header import LARGEST_HEADER
 from envdoctor.revision.hub.snapshot import FileEntry, Hasher, Snapshot, SnapshotError, Unread, check_items

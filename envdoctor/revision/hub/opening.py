@@ -12,8 +12,17 @@ from functools import partial
 from itertools import pairwise
 from typing import NamedTuple
 
-from envdoctor.observe.model.names import NamedModel, NameProblem, is_address, parse_name, written_as_path
-from envdoctor.observe.model.source import CachedCommit, cache_folder, commit_of_path, matching
+from envdoctor.observe.model.names import (
+    CachedCommit,
+    NamedModel,
+    NameProblem,
+    cache_folder,
+    commit_of_path,
+    is_address,
+    matching,
+    parse_name,
+    written_as_path,
+)
 from envdoctor.revision.hub.local import LocalSnapshot, open_cached, open_folder
 from envdoctor.revision.hub.online import Access, Commit, HubSnapshot, ask_for_snapshot, commits, moment, open_hub
 from envdoctor.revision.hub.snapshot import Snapshot, SnapshotError, Unread, is_text_about_the_model, limited_to
