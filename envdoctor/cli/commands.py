@@ -257,7 +257,7 @@ def pin(repo: str, revision: str | None, offline: bool, timeout: float, hash: bo
     from envdoctor.app.pin import pin as pinned
     from envdoctor.app.whole_file import write_whole
     from envdoctor.report.color import choose_lang
-    from envdoctor.system.language import say
+    from envdoctor.system.message import say
 
     sources, lang = Sources(hash=hash), choose_lang(more["lang"] or "auto", os.environ, sys.stdout.encoding)
     with progress_line(False, lang, Message("reading")) as progress:

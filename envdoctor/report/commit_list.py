@@ -5,8 +5,7 @@ from typing import Any
 
 from envdoctor.report.page import display_width, pad, shortened
 from envdoctor.report.report import cleaned
-from envdoctor.system.language import sentence
-from envdoctor.system.message import Message, joined
+from envdoctor.system.message import Message, joined, sentence
 
 _LONGEST_TITLE = 72
 _WIDEST = 44

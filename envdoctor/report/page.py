@@ -8,7 +8,7 @@ from typing import NamedTuple
 from envdoctor.facts.registry import Registry
 from envdoctor.facts.values import NOT_GIVEN
 from envdoctor.judge.finding import Finding
-from envdoctor.system.language import say, sentence
+from envdoctor.system.message import say, sentence
 
 #: Columns of the labels at the left margin.
 LABEL = 13
@@ -32,7 +32,7 @@ class Page(NamedTuple):
     whole_commands: bool = False
 
     def say(self, template: str, n: int | None = None, /, **values: object) -> str:
-        """Return a phrase of the interface; see :func:`envdoctor.system.language.say`."""
+        """Return a phrase of the interface; see :func:`envdoctor.system.message.say`."""
         return say(self.lang, template, n, **values)
 
     def sentence(self, text: str) -> str:
