@@ -238,7 +238,7 @@ def _recorder(
     if request.record is None:
         yield lambda outcome: None
         return
-    from envdoctor.report.facts_json import document
+    from envdoctor.report.facts_text import document
 
     file: IO[str]
     try:

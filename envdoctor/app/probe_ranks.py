@@ -59,7 +59,7 @@ def meet(
 ) -> Met:
     """Send the results of this rank, take part in the comparison, and on rank 0 return the results of the others.
     ``refused`` is why nothing ran here. Raises :class:`JobError` if the other processes were not reached."""
-    from envdoctor.report.facts_json import document
+    from envdoctor.report.facts_text import document
 
     refused = refused or results.failed
     facts = FactSet([Fact("probe", Records(tuple(_wrong(results))), "", "")])

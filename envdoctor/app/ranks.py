@@ -127,7 +127,7 @@ def _gather_ranks(here: Launched, gathered: Gathered, sources: Sources, matrix: 
 def _exchange(
     here: Launched, gathered: Gathered, sources: Sources, matrix: Matrix, seconds: float
 ) -> Sequence[Mapping[str, Any]]:
-    from envdoctor.report.facts_json import document
+    from envdoctor.report.facts_text import document
 
     python = gathered.interpreter
     if python is None:

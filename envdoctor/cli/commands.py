@@ -234,13 +234,14 @@ def _list(request: Any, run: shared.CommandRun, options: dict[str, Any]) -> int:
     """Print a page of commits; return 3 if the changes of some commit are unknown, unless offline."""
     from envdoctor.app.diff_revision import list_commits
     from envdoctor.app.errors import UsageProblem
-    from envdoctor.report.commit_list import render, render_json
+    from envdoctor.report.report import cleaned
+    from envdoctor.report.revision_section import commit_lines, commits_json
 
     if options["format_"] not in ("terminal", "json"):
         raise UsageProblem("--list has no format {}: terminal or json", options["format_"])
     with run.doing(Message("reading")) as progress:
-        commits = list_commits(request, matrix=run.matrix, progress=progress)
-    write_stdout(render_json(commits) if options["format_"] == "json" else render(commits, run.lang))
+        commits = cleaned(list_commits(request, matrix=run.matrix, progress=progress))
+    write_stdout(commits_json(commits) if options["format_"] == "json" else commit_lines(commits, run.lang))
     return 3 if not commits.offline and any(row.unread is not None for row in commits.rows) else 0
 
 
@@ -256,7 +257,7 @@ def pin(repo: str, revision: str | None, offline: bool, timeout: float, hash: bo
     from envdoctor.app.facts import Sources
     from envdoctor.app.pin import pin as pinned
     from envdoctor.app.whole_file import write_whole
-    from envdoctor.report.color import choose_lang
+    from envdoctor.report.page import choose_lang
     from envdoctor.system.message import say
 
     sources, lang = Sources(hash=hash), choose_lang(more["lang"] or "auto", os.environ, sys.stdout.encoding)
@@ -294,7 +295,7 @@ def facts(ctx: click.Context, /, **options: Any) -> int:
     envdoctor facts --for-issue                  # paste it into a bug report
     """
     from envdoctor.app.facts import collect_facts
-    from envdoctor.report import facts_json, facts_text
+    from envdoctor.report import facts_text
 
     if len(shared.stated_targets(options)) > 1:
         raise click.UsageError("facts are those of one target: give each --target- option once")
@@ -305,7 +306,7 @@ def facts(ctx: click.Context, /, **options: Any) -> int:
     if options["for_issue"]:
         write_stdout(facts_text.render_issue(factset, registry))
     elif options["format_"] == "json":
-        write_stdout(facts_json.render(factset, registry, public=public))
+        write_stdout(facts_text.render_json(factset, registry, public=public))
     else:
         write_stdout(facts_text.render(factset, run.page(verbosity=options["verbose"]), gathered.target, public=public))
     say_notices(gathered.notices, run.lang)

@@ -12,8 +12,8 @@ from envdoctor.cli import options as shared
 from envdoctor.cli import usage
 from envdoctor.cli.options import JUDGED, Option
 from envdoctor.cli.output import say_notices, write_stdout
-from envdoctor.report.color import choose_width
-from envdoctor.report.explanation import names_and_titles, render
+from envdoctor.report.explanation import answer_json, answer_text, names_and_titles, rule_text
+from envdoctor.report.page import choose_width
 from envdoctor.report.report import Notice
 from envdoctor.system.message import Message
 
@@ -92,20 +92,19 @@ def command(ctx: click.Context, /, words: tuple[str, ...], error: str | None, lo
             raise
         write_stdout("\n".join(names_and_titles(rules)))
         return 0
-    write_stdout(render(rule, texts, run.matrix.registry, lang=run.lang, renamed_from=renamed_from))
+    write_stdout(rule_text(rule, texts, run.matrix.registry, lang=run.lang, renamed_from=renamed_from))
     return 0
 
 
 def _answer(explained: Explained, run: shared.CommandOptions, *, as_json: bool) -> int:
-    from envdoctor.report import error_text
 
     gathered = explained.gathered
     target = gathered.target if gathered is not None else None
     if as_json:
-        write_stdout(error_text.render_json(explained.answer, target))
+        write_stdout(answer_json(explained.answer, target))
     else:
         page = run.page(width=choose_width(os.environ, sys.stdout.isatty()))
-        write_stdout(error_text.render(explained.answer, page, explained.facts, target))
+        write_stdout(answer_text(explained.answer, page, explained.facts, target))
     notices = [*(gathered.notices if gathered is not None else ())]
     if explained.because is not None:
         text = "answered for no versions in particular (--python PATH or --facts FILE names yours): {}"

@@ -80,7 +80,7 @@ def say_notices(notices: Iterable[tuple[str, str]], lang: str) -> None:
 
 def lang_of(arguments: Sequence[str], encoding: str | None) -> str:
     """Return the language of a command line before it is parsed, for a stream of this encoding."""
-    from envdoctor.report.color import choose_lang
+    from envdoctor.report.page import choose_lang
 
     languages = [value for option, value in pairwise(arguments) if option == "--lang"]
     languages += [argument.partition("=")[2] for argument in arguments if argument.startswith("--lang=")]

@@ -63,7 +63,7 @@ def command(**options: Any) -> int:
     from envdoctor.app.probe import ProbeRequest, catalogue, probe
     from envdoctor.app.whole_file import write_whole
     from envdoctor.cli.output import write_stdout
-    from envdoctor.report.probe_section import catalogue_text
+    from envdoctor.report.run_sections import catalogue_text
     from envdoctor.system.message import Message
 
     if options["list_"]:

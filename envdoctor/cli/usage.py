@@ -13,8 +13,7 @@ import click
 from envdoctor.cli.options import GROUPS, SECONDS, Option, Options
 from envdoctor.cli.output import lang_of
 from envdoctor.facts.registry import Registry
-from envdoctor.report.color import choose_width
-from envdoctor.report.page import Page, pad
+from envdoctor.report.page import Page, choose_width, pad
 from envdoctor.system.message import Message
 
 #: A command shows all options if they are at most so many, else the common ones.
