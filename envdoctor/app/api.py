@@ -145,7 +145,7 @@ def diff_revision(
 
 def compare(*files: str, **judging: Any) -> Report:
     """Compare the machines of a job by the facts files that each of them wrote, as ``envdoctor compare`` does."""
-    from envdoctor.app.compare import compare as compared
+    from envdoctor.app.ranks import compare as compared
 
     return compared(files, **judging)
 
