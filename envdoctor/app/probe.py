@@ -15,8 +15,7 @@ from typing import IO, Any, NamedTuple
 from envdoctor.app.errors import JobError, UsageProblem, told_as
 from envdoctor.app.facts import Gathered, Sources, collect_facts, with_assignments
 from envdoctor.app.ranks import START_SECONDS, Launched, on_host, packed, ranges, read, records_of
-from envdoctor.app.reporting import Judging
-from envdoctor.app.unjudged import unknown_model
+from envdoctor.app.reporting import Judging, unknown_model
 from envdoctor.experiments.probe import catalogue as experiments
 from envdoctor.experiments.probe.catalogue import SUITES, Outcome, Probe, choose, find_probes, outcome_of
 from envdoctor.experiments.probe.courtesy import Permission, ask, ask_local
