@@ -38,7 +38,8 @@ def main() -> int:
     parser.add_argument("locks", nargs="+")
     parser.add_argument("--runs", type=int, default=9)
     options = parser.parse_args()
-    from envdoctor.matrix import compile_matrix
+    sys.path.insert(0, str(ROOT / "tools"))
+    from compiling import compile_matrix
 
     with tempfile.TemporaryDirectory() as folder:
         compiled = Path(folder, "matrix")

@@ -32,11 +32,11 @@ __all__ = [
 
 if TYPE_CHECKING:
     from envdoctor.app.api import Explanation, check, compare, diff_revision, explain, memory, plan, probe
+    from envdoctor.app.diff_revision import pin
     from envdoctor.app.errors import JobError, UsageProblem
     from envdoctor.app.facts import Sources, collect_facts
     from envdoctor.app.guard import guard
     from envdoctor.app.guard_callback import Guard
-    from envdoctor.app.pin import pin
     from envdoctor.experiments.watch import Watch
     from envdoctor.judge.finding import Finding
     from envdoctor.report.report import Report
@@ -50,7 +50,7 @@ _LAZY = {
     "Sources collect_facts": "envdoctor.app.facts",
     "Watch": "envdoctor.experiments.watch",
     "guard": "envdoctor.app.guard",
-    "pin": "envdoctor.app.pin",
+    "pin": "envdoctor.app.diff_revision",
 }
 
 

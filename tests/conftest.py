@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from compiling import compile_matrix
 from forking import Forking
 from observing import shipped
 from sharing import once
 
-from envdoctor.matrix import Matrix, compile_matrix
+from envdoctor.matrix import Matrix
 from envdoctor.matrix import matrix as matrix_module
 
 ROOT = Path(__file__).resolve().parents[1]

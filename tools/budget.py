@@ -18,7 +18,9 @@ from functools import lru_cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from envdoctor.matrix import compile_matrix, load_toml
+from compiling import compile_matrix
+
+from envdoctor.matrix import load_toml
 
 ROOT = Path(__file__).resolve().parents[1]
 BUDGET = ROOT / "tests" / "house" / "budget.toml"

@@ -18,13 +18,14 @@ class MatrixBuildHook(BuildHookInterface):  # type: ignore[type-arg]
         if self.target_name != "wheel" or version == "editable":
             return
         self.compiled = tempfile.TemporaryDirectory()
-        sys.path.insert(0, self.root)
+        before = sys.path[:]
+        sys.path[:0] = [self.root, str(Path(self.root) / "tools")]
         try:
-            from envdoctor.matrix import compile_matrix
+            from compiling import compile_matrix
 
             compile_matrix(Path(self.root) / "matrices", Path(self.compiled.name) / "_matrix")
         finally:
-            sys.path.remove(self.root)
+            sys.path[:] = before
         build_data["force_include"][f"{self.compiled.name}/_matrix"] = "envdoctor/_matrix"
 
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:

@@ -12,7 +12,9 @@ import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from envdoctor.matrix import compile_matrix, load_source
+from compiling import compile_matrix
+
+from envdoctor.matrix import load_source
 
 ROOT = Path(__file__).resolve().parents[1]
 PROJECT = """[build-system]

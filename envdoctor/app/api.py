@@ -145,7 +145,7 @@ def diff_revision(
 
 def compare(*files: str, **judging: Any) -> Report:
     """Compare the machines of a job by the facts files that each of them wrote, as ``envdoctor compare`` does."""
-    from envdoctor.app.compare import compare as compared
+    from envdoctor.app.ranks import compare as compared
 
     return compared(files, **judging)
 
@@ -154,21 +154,19 @@ def explain(text: str, *, lang: str = "en", **environment: Any) -> Explanation:
     """Explain a rule by its id, or an error message or traceback for an environment that is named as in :func:`check`;
     without one, for no versions in particular."""
     from envdoctor.app.explaining import explain_error, rule_named
+    from envdoctor.report.explanation import answer_json, answer_text, rule_text
     from envdoctor.report.page import Page
 
     matrix = load_matrix()
     if matrix.find(text) is not None or matrix.retired(text) is not None:
-        from envdoctor.report.explanation import render
-
         rule, texts, renamed_from = rule_named(text, matrix)
-        return Explanation(render(rule, texts, matrix.registry, lang=lang, renamed_from=renamed_from))
-    from envdoctor.report import error_text
+        return Explanation(rule_text(rule, texts, matrix.registry, lang=lang, renamed_from=renamed_from))
 
     explained = explain_error(text, matrix, _sources(None, None, (), None, **environment) if environment else None)
     answer, gathered = explained.answer, explained.gathered
     target = gathered.target if gathered is not None else None
-    page_text = error_text.render(answer, Page(matrix.registry, lang), explained.facts, target)
-    return Explanation(page_text, answer.known, error_text.render_json(answer, target))
+    page_text = answer_text(answer, Page(matrix.registry, lang), explained.facts, target)
+    return Explanation(page_text, answer.known, answer_json(answer, target))
 
 
 def _sources(

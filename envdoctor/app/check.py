@@ -46,7 +46,7 @@ def check(
     """Judge one environment and return the report; nothing is printed, imported from the target, or written.
 
     ``require`` names facts (or prefixes such as ``gpu``) that must be known and not empty; without them the run counts
-    as not done (exit code 3). So does a run whose question could not be answered (:mod:`~envdoctor.app.unjudged`).
+    as not done (exit code 3). So does a run whose question could not be answered (:mod:`~envdoctor.app.reporting`).
     ``probe`` runs the experiments that the findings name, in children of the target's interpreter, and judges again
     with their results; ``progress`` is called with their progress. ``others`` returns the facts of the job's other
     machines, which are compared; a missing machine makes the run incomplete. The plan is ``for_code`` too: releases

@@ -113,7 +113,7 @@ def load_configuration(path: Path) -> Configuration:
 
 def _complaints(document: Mapping[str, Any]) -> Iterator[str]:
     # Most projects have no configuration, and need none of this.
-    from envdoctor.matrix.shapes import ANY, DATE, FLAG, TABLE, TEXT, TEXT_OR_TEXTS, Kind, faults, one_of, rows
+    from envdoctor.matrix.rule_file import ANY, DATE, FLAG, TABLE, TEXT, TEXT_OR_TEXTS, Kind, faults, one_of, rows
 
     settings = Kind('a table such as { "recipe.batch_size" = 2 }', TABLE.test)
     reason = Kind("a reason", lambda text: isinstance(text, str) and text.strip())

@@ -1,10 +1,12 @@
 """``envdoctor diff-revision``: what changed between two revisions of a model, and does it matter to me?
 
-And with ``--list``, the commits to choose them from.
+With ``--list``, the commits to choose them from; and ``envdoctor pin``: which files of a model a project trains with.
 """
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import NamedTuple
 
 from envdoctor.app.errors import JobError, UsageProblem, told_as
@@ -21,8 +23,8 @@ from envdoctor.report import revision_section
 from envdoctor.report.report import Notice, Report
 from envdoctor.revision.comparing import Comparison, attribute, change_facts, compare_snapshots, effect_of
 from envdoctor.revision.hub.online import Access, HubSnapshot
-from envdoctor.revision.hub.opening import Pair, from_cache, name_of, open_pair, open_side, steps, two_of
-from envdoctor.revision.hub.pins import PINS, find_pins
+from envdoctor.revision.hub.opening import Pair, from_cache, name_of, open_pair, open_side, open_snapshot, steps, two_of
+from envdoctor.revision.hub.pins import PINS, Pin, PinError, find_pins, pin_of, pins_text, read_pins
 from envdoctor.revision.hub.safetensors_header import LARGEST_HEADER
 from envdoctor.revision.hub.snapshot import Snapshot, SnapshotError, Unread, is_text_about_the_model, kinds_of
 from envdoctor.system.message import Message, joined, said_by
@@ -69,7 +71,7 @@ def diff_revision(
     tell = progress or (lambda text: None)
     sources = request.sources
     pin = pinned(find_pins(sources.folder()), [request.repo], matrix.part("families", "organisations"))
-    access = access_of(request, matrix, tell)
+    access = _access_of(request, matrix, tell)
     with told_as(None, SnapshotError):
         old = request.old
         if request.pin:
@@ -115,7 +117,7 @@ def diff_revision(
     )
 
 
-def access_of(request: RevisionRequest, matrix: Matrix, notice: Callable[[str], None]) -> Access:
+def _access_of(request: RevisionRequest, matrix: Matrix, notice: Callable[[str], None]) -> Access:
     """Return the access to snapshots of the command; ``notice`` is called at long waits."""
     limits = {name: getattr(request, name) for name in ("offline", "timeout", "largest_header")}
     return request.sources.access(matrix, **limits, notice=notice)
@@ -201,10 +203,10 @@ def _texts(side: Snapshot) -> set[tuple[str, str | None]]:
 
 
 #: Commits on a page: each costs one request.
-PAGE = 20
+_PAGE = 20
 
 
-class Row(NamedTuple):
+class _Row(NamedTuple):
     """A commit: its id, the day (of the commit; offline, of the last change of its folder in the cache), the author's
     title (offline: the refs to it), the changed files by kind (offline: the cached files), and whether the local cache
     has it. ``unread`` says why the files are unknown."""
@@ -223,7 +225,7 @@ class _CommitList(NamedTuple):
 
     repo: str
     offline: bool
-    rows: list[Row]
+    rows: list[_Row]
     following: str | None = None
     until: str | None = None
 
@@ -233,7 +235,7 @@ def list_commits(
 ) -> _CommitList:
     """List a page of commits from NEW (or ``main``) back to OLD; offline, every commit of the local cache. Raises
     :class:`UsageProblem` and :class:`JobError`."""
-    access = access_of(request, matrix or load_matrix(), progress or (lambda text: None))
+    access = _access_of(request, matrix or load_matrix(), progress or (lambda text: None))
     with told_as(None, SnapshotError):
         name = name_of(request.repo, access)
         if name.repo is None:
@@ -245,26 +247,59 @@ def list_commits(
         until = open_side(name.repo, old, access).revision if old else None
         if not isinstance(newer, HubSnapshot):
             raise UsageProblem("--list: {} is a folder, and a folder has no commits", newer.label)
-        commits, following = steps(newer, until, PAGE)
+        commits, following = steps(newer, until, _PAGE)
     repo = str(newer.repo)
     held = {commit.commit for commit in access.cached(name.repo, repo)}
     rows = []
     for commit, changed in commits:
         day, cached = commit.date.date().isoformat() if commit.date else "", commit.id in held
         kinds, reason = ({}, changed.reason) if isinstance(changed, Unread) else (kinds_of(changed), None)
-        rows.append(Row(commit.id, day, commit.title, kinds, cached, reason))
+        rows.append(_Row(commit.id, day, commit.title, kinds, cached, reason))
     return _CommitList(repo, False, rows, following, old)
 
 
-def _cached(repo: str, access: Access) -> list[Row]:
+def _cached(repo: str, access: Access) -> list[_Row]:
     from datetime import datetime, timezone
 
     rows = []
     for commit in access.cached(repo):
         snapshot, refs = from_cache(commit, repo, access), joined(commit.refs, ", ")
         day = datetime.fromtimestamp(commit.used, timezone.utc).date().isoformat()
-        rows.append(Row(commit.commit, day, refs, kinds_of(snapshot.places), True, snapshot.lacking))
+        rows.append(_Row(commit.commit, day, refs, kinds_of(snapshot.places), True, snapshot.lacking))
     if not rows:
         text = "{} is not in the local cache, and offline mode is on: give local folders, or leave offline mode"
         raise SnapshotError(text, repo, kind="offline")
     return rows
+
+
+class _Pinned(NamedTuple):
+    """The new file of pins: its path and its text, and the pin of the model."""
+
+    path: Path
+    text: str
+    pin: Pin
+
+
+def pin(
+    repo: str,
+    revision: str | None = None,
+    *,
+    sources: Sources | None = None,
+    offline: bool = False,
+    timeout: float = 60.0,
+    progress: Callable[[str], None] | None = None,
+) -> _Pinned:
+    """Return the text of the working directory's file of pins with this model in it; write nothing. One request lists
+    the oids. Raises :class:`UsageProblem` and :class:`JobError`, the latter also if a file of the snapshot has no oid:
+    a pin with holes would later call a change unchanged."""
+    sources = sources or Sources()
+    path = find_pins(sources.folder()) or os.path.join(sources.folder(), PINS)
+    access = sources.access(load_matrix(), offline=offline, timeout=timeout, notice=progress)
+    with told_as(UsageProblem, PinError), told_as(None, SnapshotError):
+        pins = read_pins(path)
+        snapshot = open_snapshot(repo, revision, access)
+    entry, unread = pin_of(snapshot)
+    if unread:
+        raise JobError("{}: {} cannot be pinned: {}", snapshot.label, unread[0].path, unread[0].reason)
+    pins[entry.repo] = entry
+    return _Pinned(Path(path), pins_text(pins.values()), entry)

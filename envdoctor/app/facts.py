@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from envdoctor.app.errors import UsageProblem, told_as
-from envdoctor.app.unjudged import Unjudged, unjudged
+from envdoctor.app.reporting import Unjudged, unjudged
 from envdoctor.facts.factset import FactSet, change
 from envdoctor.facts.registry import FactTypeError, Registry, parse_value
 from envdoctor.facts.values import ABSENT, Fact, Origin, Records, Unknown, Value

@@ -67,7 +67,7 @@ def _of_arguments(args: Any) -> dict[str, object]:
 
 def _write(report: "Report", folder: str) -> None:
     """Write the facts of the run; a folder that cannot be written does not stop it."""
-    from envdoctor.report.facts_json import document
+    from envdoctor.report.facts_text import document
 
     try:
         os.makedirs(folder, exist_ok=True)

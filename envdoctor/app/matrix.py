@@ -8,8 +8,7 @@ from typing import TypeAlias
 from envdoctor.app.errors import UsageProblem
 from envdoctor.judge.judging import problems_of
 from envdoctor.judge.selftest import RuleCase, check_coverage, check_mutations, try_tests
-from envdoctor.matrix.linting import Schemas, lint_documents, lint_rule
-from envdoctor.matrix.literals import strange_words
+from envdoctor.matrix.linting import Schemas, lint_documents, lint_rule, strange_words
 from envdoctor.matrix.matrix import Matrix, add_file
 from envdoctor.matrix.rules import Rule, placeholders, with_conditions
 from envdoctor.remedy.checking import check_first_fix, check_fixes

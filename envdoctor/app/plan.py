@@ -29,9 +29,9 @@ from envdoctor.remedy.installer import NoResolver, Wanted, resolve
 from envdoctor.remedy.needs import others_asked
 from envdoctor.report.closing import beyond
 from envdoctor.report.findings import again_words
-from envdoctor.report.memory_section import fitting_words
 from envdoctor.report.page import Page
 from envdoctor.report.report import Report
+from envdoctor.report.run_sections import fitting_words
 from envdoctor.system.clean import clean
 from envdoctor.versions.pep440 import NotASpecifier, is_version, satisfies
 from envdoctor.versions.requirement import NotARequirement, Requirement, read_requirement

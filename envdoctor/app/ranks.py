@@ -1,17 +1,31 @@
-"""The facts of every process of a job that a launcher started, gathered on rank 0 by children of the judged Python."""
+"""The machines of a job. The facts of every process that a launcher started, gathered on rank 0 by children of the
+judged Python; and ``envdoctor compare``: do machines agree with each other, by the facts files that they wrote?"""
 
 import base64
 import hashlib
 import json
 import re
 import zlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
-from envdoctor.app.errors import JobError, UsageProblem
-from envdoctor.app.facts import Gathered, Sources, collect_facts
+from envdoctor.app.errors import JobError, UsageProblem, told_as
+from envdoctor.app.facts import Gathered, Sources, collect_facts, working_directory
+from envdoctor.app.reporting import Judging
+from envdoctor.facts.factset import FactSet
+from envdoctor.facts.values import Fact
+from envdoctor.judge.finding import Policy
 from envdoctor.matrix.matrix import Matrix
-from envdoctor.observe.documents.facts_file import to_compare
+from envdoctor.observe.documents.facts_file import (
+    FactsFileError,
+    drift_between,
+    facts_of_document,
+    load_facts_document,
+    to_compare,
+)
+from envdoctor.observe.request import Target
+from envdoctor.report.report import Notice, Report
 from envdoctor.system.message import Message
 from envdoctor.system.target import ChildAnswer, Place, Task, run_in_target, scratch_folder
 
@@ -55,7 +69,7 @@ class Others(NamedTuple):
     problems: Sequence[Message]
 
 
-class Came(NamedTuple):
+class _Came(NamedTuple):
     """The records of the child: hosts with the numbers of their ranks and their document, the ranks whose document
     cannot be read, and the missing ranks."""
 
@@ -127,7 +141,7 @@ def _gather_ranks(here: Launched, gathered: Gathered, sources: Sources, matrix: 
 def _exchange(
     here: Launched, gathered: Gathered, sources: Sources, matrix: Matrix, seconds: float
 ) -> Sequence[Mapping[str, Any]]:
-    from envdoctor.report.facts_json import document
+    from envdoctor.report.facts_text import document
 
     python = gathered.interpreter
     if python is None:
@@ -147,7 +161,7 @@ def packed(document: Mapping[str, Any]) -> dict[str, str]:
     return {"digest": hashlib.sha256(data).hexdigest(), "document": text}
 
 
-def read(records: Iterable[Mapping[str, Any]]) -> Came:
+def read(records: Iterable[Mapping[str, Any]]) -> _Came:
     """Return the records of the child, joined by host and document."""
     members: dict[tuple[str, str], list[int]] = {}
     pieces: dict[str, list[str]] = {}
@@ -161,7 +175,7 @@ def read(records: Iterable[Mapping[str, Any]]) -> Came:
     documents = {digest: _unpacked("".join(parts)) for digest, parts in pieces.items()}
     every = [(host, numbers, documents.get(digest)) for (host, digest), numbers in members.items()]
     sent = [(host, numbers, document) for host, numbers, document in every if document is not None]
-    return Came(sent, [rank for _, numbers, document in every if document is None for rank in numbers], missing)
+    return _Came(sent, [rank for _, numbers, document in every if document is None for rank in numbers], missing)
 
 
 def _unpacked(text: str) -> Mapping[str, Any] | None:
@@ -197,3 +211,42 @@ def ranges(numbers: Iterable[int], most: int = 8) -> str:
         rows[-1][1] = number
     texts = [str(first) if first == last else f"{first}-{last}" for first, last in rows]
     return ", ".join(texts[:most]) + (", ..." if len(texts) > most else "")
+
+
+def compare(
+    files: Sequence[str], *, policy: Policy | None = None, matrix: Matrix | None = None, exit_zero: bool = False
+) -> Report:
+    """Compare facts files, one a machine, and judge the differences; a machine has the name of its file. Raises
+    :class:`UsageProblem` for fewer than two files, and for one that cannot be read."""
+    if len(set(files)) < 2:
+        raise UsageProblem("at least two facts files are compared; `envdoctor facts --format json` writes one")
+    run = Judging(policy, matrix, exit_zero)
+    here = working_directory() or Path("/")
+    stems = [Path(name).stem for name in files]
+    names = stems if len(set(stems)) == len(stems) else list(files)
+    with told_as(None, FactsFileError):
+        documents = {name: load_facts_document(here / file, file) for name, file in zip(names, files, strict=True)}
+        for file, document in zip(files, documents.values(), strict=True):
+            facts_of_document(document, file, run.matrix.registry)  # which refuses what is no fact
+    shared, drift = drift_between(documents, run.matrix.registry)
+    facts = FactSet([*shared, Fact("drift", drift, Message("the facts files"), "derived")])
+    judgement = run.judged(facts, run.matrix.of_scopes("drift"))
+    more = f", +{len(names) - 2}" if len(names) > 2 else ""
+    target = Target("facts", f"{names[0]}, {names[1]}{more}", Message("--facts"))
+    alone = _alone(dict(zip(names, files, strict=True)), run.matrix) if len(names) == 2 else ()
+    return run.report("compare", target, judgement, [*run.of_rules(judgement), *alone])
+
+
+def _alone(files: Mapping[str, str], matrix: Matrix) -> Iterator[Notice]:
+    """Yield the errors of one of two machines that the other does not have."""
+    from envdoctor.remedy.commands import before
+
+    rules = matrix.of_scopes("environment")
+    errors = {
+        name: before(collect_facts(Sources(facts=file), matrix).facts, rules).errors for name, file in files.items()
+    }
+    for name, other in (names := list(files), names[::-1]):
+        elsewhere = {problem.rule_id for problem in errors[other]}
+        for problem, message in errors[name].items():
+            if problem.rule_id not in elsewhere:
+                yield Notice("warning", Message("{} alone has {}: {}", name, problem.rule_id, message))

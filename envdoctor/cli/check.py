@@ -72,8 +72,8 @@ def run(**options: Any) -> int:
 
 def __getattr__(name: str) -> Any:
     """Return the command for click: for help, completion and messages of errors."""
-    if name != "command":
+    if name != "check":
         raise AttributeError(name)
-    from envdoctor.cli import usage
+    from envdoctor.cli.group import command
 
-    return usage.command("check", OPTIONS)(run)
+    return command("check", OPTIONS)(run)

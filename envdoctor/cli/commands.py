@@ -1,17 +1,18 @@
-"""The commands that parse, call a page of :mod:`envdoctor.app`, and write its outcome; those with more to decide have
-modules of their own."""
+"""The commands that parse, call a page of :mod:`envdoctor.app`, and write its outcome. ``check`` and the commands about
+rules have modules of their own."""
 
 import os
 import sys
-from datetime import date
 from pathlib import Path
 from typing import Any
 
 import click
 
+from envdoctor.app.errors import UsageProblem
+from envdoctor.app.whole_file import write_whole
 from envdoctor.cli import options as shared
-from envdoctor.cli import usage
-from envdoctor.cli.options import Option
+from envdoctor.cli.group import command
+from envdoctor.cli.options import REPORT, CommandRun, Option
 from envdoctor.cli.output import progress_line, say_notices, write_stdout
 from envdoctor.system.clean import clean
 from envdoctor.system.message import Message
@@ -20,7 +21,7 @@ from envdoctor.system.message import Message
 _DETAILS = {"tensors": "all", "patch": "patch", "stat": "stat"}
 
 
-@usage.command(
+@command(
     "memory",
     shared.words_argument,
     shared.python_option.about("Interpreter to trace the model in."),
@@ -79,7 +80,7 @@ def memory(**options: Any) -> int:
     return run.present(report)
 
 
-@usage.command(
+@command(
     "plan",
     shared.source_options,
     shared.target_options,
@@ -105,7 +106,6 @@ def plan(requirements: tuple[str, ...], out: Path | None, **options: Any) -> int
     Exit code 1: no such set was found, or an error is left, with the reason.
     """
     from envdoctor.app.plan import plan as planned
-    from envdoctor.app.whole_file import write_whole
 
     run = shared.CommandOptions(options)
     page = run.page()
@@ -122,7 +122,7 @@ def plan(requirements: tuple[str, ...], out: Path | None, **options: Any) -> int
     return 1 if outcome.because else 0
 
 
-@usage.command(
+@command(
     "fix",
     shared.python_option.about("Interpreter (or virtual environment) to fix."),
     shared.model_option.about("Model: ORG/NAME or a folder."),
@@ -175,7 +175,7 @@ def fix(yes: bool, dry_run: bool, write: bool, **options: Any) -> int:
         return applied(run.sources(), Talk(say, confirm, progress), dry_run=dry_run, write=write, **gate)
 
 
-@usage.command(
+@command(
     "diff-revision",
     Option("--stat", "A line for each finding, and counts of changes.", kind="flag", group=shared.REPORT),
     Option("--patch", "Every changed line of code and templates.", kind="flag", group=shared.REPORT, common=True),
@@ -233,18 +233,18 @@ def diff_revision(**options: Any) -> int:
 def _list(request: Any, run: shared.CommandRun, options: dict[str, Any]) -> int:
     """Print a page of commits; return 3 if the changes of some commit are unknown, unless offline."""
     from envdoctor.app.diff_revision import list_commits
-    from envdoctor.app.errors import UsageProblem
-    from envdoctor.report.commit_list import render, render_json
+    from envdoctor.report.report import cleaned
+    from envdoctor.report.revision_section import commit_lines, commits_json
 
     if options["format_"] not in ("terminal", "json"):
         raise UsageProblem("--list has no format {}: terminal or json", options["format_"])
     with run.doing(Message("reading")) as progress:
-        commits = list_commits(request, matrix=run.matrix, progress=progress)
-    write_stdout(render_json(commits) if options["format_"] == "json" else render(commits, run.lang))
+        commits = cleaned(list_commits(request, matrix=run.matrix, progress=progress))
+    write_stdout(commits_json(commits) if options["format_"] == "json" else commit_lines(commits, run.lang))
     return 3 if not commits.offline and any(row.unread is not None for row in commits.rows) else 0
 
 
-@usage.command("pin", shared.hub_options, shared.hash_option, shared.lang_option)
+@command("pin", shared.hub_options, shared.hash_option, shared.lang_option)
 @click.argument("repo", metavar="REPO|DIR")
 @click.argument("revision", required=False)
 @click.option("--no-cache", is_flag=True, hidden=True)
@@ -253,11 +253,10 @@ def pin(repo: str, revision: str | None, offline: bool, timeout: float, hash: bo
 
     `envdoctor check --model REPO` and `envdoctor diff-revision REPO --pin` then say when the files are others.
     """
+    from envdoctor.app.diff_revision import pin as pinned
     from envdoctor.app.facts import Sources
-    from envdoctor.app.pin import pin as pinned
-    from envdoctor.app.whole_file import write_whole
-    from envdoctor.report.color import choose_lang
-    from envdoctor.system.language import say
+    from envdoctor.report.page import choose_lang
+    from envdoctor.system.message import say
 
     sources, lang = Sources(hash=hash), choose_lang(more["lang"] or "auto", os.environ, sys.stdout.encoding)
     with progress_line(False, lang, Message("reading")) as progress:
@@ -269,7 +268,7 @@ def pin(repo: str, revision: str | None, offline: bool, timeout: float, hash: bo
     return 0
 
 
-@usage.command(
+@command(
     "facts",
     shared.words_argument,
     shared.source_options,
@@ -294,7 +293,7 @@ def facts(ctx: click.Context, /, **options: Any) -> int:
     envdoctor facts --for-issue                  # paste it into a bug report
     """
     from envdoctor.app.facts import collect_facts
-    from envdoctor.report import facts_json, facts_text
+    from envdoctor.report import facts_text
 
     if len(shared.stated_targets(options)) > 1:
         raise click.UsageError("facts are those of one target: give each --target- option once")
@@ -305,14 +304,14 @@ def facts(ctx: click.Context, /, **options: Any) -> int:
     if options["for_issue"]:
         write_stdout(facts_text.render_issue(factset, registry))
     elif options["format_"] == "json":
-        write_stdout(facts_json.render(factset, registry, public=public))
+        write_stdout(facts_text.render_json(factset, registry, public=public))
     else:
         write_stdout(facts_text.render(factset, run.page(verbosity=options["verbose"]), gathered.target, public=public))
     say_notices(gathered.notices, run.lang)
     return 0
 
 
-@usage.command("compare", shared.configuration_options, shared.report_options)
+@command("compare", shared.configuration_options, shared.report_options)
 @click.argument("files", metavar="FILE...", nargs=-1, required=True)
 def compare(files: tuple[str, ...], **options: Any) -> int:
     """Compare the machines of a job by the facts files that each of them wrote.
@@ -321,7 +320,7 @@ def compare(files: tuple[str, ...], **options: Any) -> int:
     envdoctor facts --format json > "$(hostname).json"     # on every machine
     envdoctor compare node*.json
     """
-    from envdoctor.app.compare import compare as compared
+    from envdoctor.app.ranks import compare as compared
 
     run = shared.CommandRun(options)
     with run.doing(Message("comparing")):
@@ -329,52 +328,7 @@ def compare(files: tuple[str, ...], **options: Any) -> int:
     return run.present(report)
 
 
-@usage.command(
-    "ignore",
-    Option("--reason", "Why this finding is accepted in this project.", "TEXT", required=True),
-    Option("--until", "Last day on which it holds.", "DATE"),
-    Option("--where", "Only for this record, e.g. gpu.name=Tesla\\ T4.", "KEY=VALUE", multiple=True),
-    Option("--until-fixed", "It ends when a release without the problem is known.", kind="flag"),
-    Option("--path", "Only where what is to be edited lies there: a folder or pattern.", "PATTERN"),
-    Option("--config", "File to write instead of the project's.", "FILE", "path"),
-)
-@click.argument("rule_id", metavar="ID")
-def ignore(rule_id: str, reason: str, until: str | None, where: tuple[str, ...], **more: Any) -> int:
-    """Accept a finding: write it, with its reason, into the project's configuration."""
-    from envdoctor.app.accepted import demand_match, write_ignore
-    from envdoctor.app.errors import UsageProblem
-    from envdoctor.app.explaining import rule_named
-    from envdoctor.app.facts import day_of, working_directory
-    from envdoctor.judge.finding import Ignore
-    from envdoctor.matrix.matrix import load_matrix
-
-    if not reason.strip():
-        raise UsageProblem("--reason is empty: say why the finding is accepted")
-    matrix = load_matrix()
-    shipped = None if rule_id.startswith("x-") else rule_named(rule_id, matrix).rule
-    rule = rule_id if shipped is None else shipped.id
-    pairs: dict[str, str] = {}
-    for text in where:
-        key, equals, value = text.partition("=")
-        if not equals:
-            raise UsageProblem("--where {}: key=value is expected", text)
-        pairs[key] = demand_match(shipped, key, value, matrix) if shipped is not None else value
-    if fixed := matrix.fixed_in(rule) if more["until_fixed"] else {}:
-        named_fix = ", ".join(f"{key.removeprefix('pkg.')} {version}" for key, version in fixed.items())
-        raise UsageProblem("--until-fixed: {} is fixed in {} already", rule, named_fix)
-    last, here = day_of("--until", until) if until is not None else None, working_directory()
-    if last is not None and last < date.today():
-        raise UsageProblem("--until {}: that day is over; give the last day on which the finding is accepted", last)
-    if here is None:
-        raise UsageProblem("the working directory has been deleted: there is no project to write into")
-    entry = Ignore(rule, reason, last, pairs, path=more["path"], until_fixed=more["until_fixed"])
-    file = write_ignore(entry, start=here, config=more["config"])
-    formerly = f" ({rule_id} is its former id)" if rule != rule_id else ""
-    click.echo(f"{clean(str(file))}: {rule}{formerly} is accepted" + (f" until {last}" if last else ""))
-    return 0
-
-
-@usage.command("mcp")
+@command("mcp")
 def mcp() -> None:
     """Serve check, memory, plan, diff-revision and explain to a chat program (MCP, over stdio).
 
@@ -389,3 +343,97 @@ def mcp() -> None:
     except ModuleNotFoundError as missing:
         raise click.ClickException(f"{missing.name} is not installed: pip install 'envdoctor[mcp]'") from None
     server().run()
+
+
+_FILE = click.Path(path_type=Path, dir_okay=False)
+#: Options that say what to run, which a replay does not.
+_LIVE = ("python", "record", "only", "model", "recipe", "all_gpus", "all_ranks", "force", "seed")
+_SUITES = "quick: default backend, bf16; full: every backend and dtype, minutes; card: all GPUs, a minute."
+
+
+@command(
+    "probe",
+    Option("--suite", _SUITES, choices=("quick", "full", "long", "card"), default="quick", common=True),
+    Option("--only", "These experiments, in whatever suite they are.", "NAME,...", multiple=True, common=True),
+    Option("--list", "Name the experiments, and what each finds out.", kind="flag", name="list_"),
+    shared.python_option.about("Interpreter to run them in."),
+    shared.model_option.about("Build the tiny model from this one's config."),
+    shared.recipe_option,
+    shared.set_option.about("A fact, e.g. recipe.dtype=bf16 (repeatable)."),
+    Option("--device", "Where to run them.", choices=("auto", "cpu", "cuda"), default="auto", common=True),
+    Option("--all-gpus", "Show every GPU to the experiments, not one.", kind="flag"),
+    Option("--all-ranks", "Under torchrun, srun or mpirun: on every rank, one GPU each; rank 0 reports.", kind="flag"),
+    shared.seconds_option._replace(flag="--wait", default=300.0, help="How long other ranks are waited for."),
+    Option("--force", "Also on a GPU that others use, or that is nearly full.", kind="flag"),
+    shared.no_gpu_option,
+    Option("--seed", "Draw the inputs of that run again.", "N", click.IntRange(0, 2147483647)),
+    Option("--record", "Write every observation, to judge it again anywhere.", "FILE", _FILE, group=REPORT),
+    Option("--replay", "Judge a recording; nothing is run.", "FILE", _FILE),
+    Option(
+        "--reproducer",
+        "Write a script that shows the worst failure alone.",
+        "FILE",
+        _FILE,
+        group=REPORT,
+        common=True,
+    ),
+    shared.configuration_options,
+    shared.report_options,
+    group=shared.JUDGED,
+)
+def probe(**options: Any) -> int:
+    """Run tiny numeric experiments with the installed torch: does this machine compute right numbers?
+
+    They run in children of the target's interpreter, on the accelerator when there is one, else on the CPU; each is
+    ended when it takes too long or too much memory. Errors are measured against float64 and divided by what rounding
+    must cost, so that there is no tolerance to choose.
+
+    \b
+    envdoctor probe
+    envdoctor probe --suite full --only attention --reproducer bug.py
+    envdoctor probe --record here.jsonl          # elsewhere: envdoctor probe --replay here.jsonl
+    torchrun --nproc-per-node 8 -m envdoctor probe --all-ranks
+    """
+    from envdoctor.app.probe import ProbeRequest, catalogue, probe
+    from envdoctor.report.run_sections import catalogue_text
+
+    if options["list_"]:
+        write_stdout(catalogue_text(catalogue().values()))
+        return 0
+    source_of, shell = click.get_current_context().get_parameter_source, click.core.ParameterSource.COMMANDLINE
+    live = [f"--{name}" for name in _LIVE if source_of(name) is shell]
+    if options["replay"] and live:
+        raise UsageProblem("--replay runs nothing: {} has no effect on it", ", ".join(live).replace("_", "-"))
+    if options["reproducer"] is not None and options["reproducer"].exists():
+        raise UsageProblem("--reproducer: {} exists and is not overwritten", options["reproducer"])
+    here = None
+    if options["all_ranks"]:
+        from envdoctor.app.ranks import launched
+
+        if options["all_gpus"]:
+            raise UsageProblem("--all-ranks and --all-gpus: a rank has one GPU")
+        if options["suite"] == "card":
+            raise UsageProblem("--all-ranks and --suite card: it tries all GPUs of a machine, run it once on each")
+        here = launched(os.environ)
+    silent = here is not None and here.rank > 0  # rank 0 speaks for all
+    run = CommandRun(options)
+    only = [name.strip() for text in options["only"] for name in text.split(",")]
+    request = ProbeRequest(
+        **{name: options[name] for name in ("suite", "device", "all_gpus", "force", "replay", "wait", "seed")},
+        only=[name for name in only if name],
+        record=None if silent else options["record"],
+        sources=run.sources(no_cache=True),
+        workers=None if here is None else 1,  # the other ranks of the machine want cores as well
+        here=here,
+    )
+    with run.doing(Message("reading"), silent) as progress:
+        report = probe(request, **run.judging, progress=progress)
+    if silent:
+        return 0
+    if options["reproducer"] is not None:
+        script = report.probe["reproducer"] if report.probe is not None else None
+        if script is not None:
+            write_whole(options["reproducer"], "\n".join([*script, ""]))
+        elif options["quiet"] == 0:
+            click.echo(f"{options['reproducer']} was not written: nothing failed that a script could show", err=True)
+    return run.present(report)

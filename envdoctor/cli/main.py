@@ -28,7 +28,7 @@ def run() -> NoReturn:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code."""
-    from envdoctor.report.color import harden_stdout
+    from envdoctor.report.page import harden_stdout
 
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:  # closed by the caller (>&-): the exit code still answers

@@ -348,7 +348,7 @@ class CommandOptions:
     @property
     def lang(self) -> str:
         """Return the language of the text."""
-        from envdoctor.report.color import choose_lang
+        from envdoctor.report.page import choose_lang
 
         return choose_lang(self._options["lang"] or self.configuration.lang or "auto", os.environ, sys.stdout.encoding)
 
@@ -481,7 +481,7 @@ class CommandRun(CommandOptions):
         if options["format_"] != "terminal":
             write_stdout(report.written(options["format_"], lang))
         elif verbosity > -2:
-            from envdoctor.report.color import choose_width, decide
+            from envdoctor.report.page import choose_width, decide
             from envdoctor.report.terminal_report import render
 
             isatty, notebook = sys.stdout.isatty(), "ipykernel" in sys.modules

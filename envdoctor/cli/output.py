@@ -23,7 +23,7 @@ def progress_line(quiet: bool, lang: str, doing: str) -> Iterator[Callable[[str]
         return
     from envdoctor.report.page import display_width, pad
     from envdoctor.system.clean import clean
-    from envdoctor.system.language import sentence
+    from envdoctor.system.message import sentence
 
     start, latest, end = time.monotonic(), [doing], threading.Event()
 
@@ -72,7 +72,7 @@ def write_stdout(text: str) -> None:
 
 def say_notices(notices: Iterable[tuple[str, str]], lang: str) -> None:
     """Write notices, as level and text, to standard error."""
-    from envdoctor.system.language import say, sentence
+    from envdoctor.system.message import say, sentence
 
     for level, text in notices:
         print(say(lang, "{name}: {value}", name=say(lang, level), value=sentence(lang, text)), file=sys.stderr)
@@ -80,7 +80,7 @@ def say_notices(notices: Iterable[tuple[str, str]], lang: str) -> None:
 
 def lang_of(arguments: Sequence[str], encoding: str | None) -> str:
     """Return the language of a command line before it is parsed, for a stream of this encoding."""
-    from envdoctor.report.color import choose_lang
+    from envdoctor.report.page import choose_lang
 
     languages = [value for option, value in pairwise(arguments) if option == "--lang"]
     languages += [argument.partition("=")[2] for argument in arguments if argument.startswith("--lang=")]
@@ -103,7 +103,7 @@ def sentence_of(error: Exception) -> tuple[str, int]:
 def failed(message: str, code: int, *, usage: str = "", lang: str = "en") -> int:
     """Print the message to standard error, and return the exit code."""
     from envdoctor.system.clean import clean
-    from envdoctor.system.language import sentence
+    from envdoctor.system.message import sentence
 
     lines = [f"envdoctor: {clean(sentence(lang, message))}", *([clean(usage)] if usage else [])]
     with suppress(OSError, ValueError):  # a full disk, or closed: the exit code still answers

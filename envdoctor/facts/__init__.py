@@ -9,10 +9,9 @@ from envdoctor.door import door
 __all__, __getattr__ = door(
     __name__,
     {
-        "factset": "FactSet given_only Kept public_facts View",
-        "installed": "Installed InstalledSet marker_values",
+        "factset": "FactSet given_only Installed InstalledSet Kept marker_values public_facts View",
         "registry": "FactSpec FactTypeError Registry canonical_key parse_value strange_name unlisted",
-        "values": "ABSENT Absent Fact Known NOT_GIVEN NOT_KNOWN Origin Range Records Unknown Unlisted Value "
-        "plain restored spell written",
+        "values": "ABSENT Absent Fact Known NOT_GIVEN NOT_KNOWN Origin Range Records Unknown Unlisted Value plain "
+        "restored spell written",
     },
 )

@@ -10,8 +10,7 @@ from envdoctor.facts.registry import Registry, parse_value
 from envdoctor.facts.values import ABSENT, NOT_GIVEN, NOT_KNOWN, Absent, Fact, Range, Records, Unknown, Value, spell
 from envdoctor.judge.finding import Text
 from envdoctor.matrix.rules import PLACEHOLDER, Condition, Rule, glob_fits, placeholders
-from envdoctor.system.language import without_gaps
-from envdoctor.system.message import Message
+from envdoctor.system.message import Message, without_gaps
 from envdoctor.versions.pep440 import (
     NO,
     OPEN,

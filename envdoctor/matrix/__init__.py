@@ -9,21 +9,17 @@ from envdoctor.door import door
 __all__, __getattr__ = door(
     __name__,
     {
-        "compiling": "compile_matrix",
         "entry_statements": "EntryStatement entries",
         "gpu_code": "arch_lists capability compiler_range gpu_named is_nightly is_one_of kernels other_accelerator",
         "ledger": "Ledger PACKED Released",
-        "linting": "Schemas lint_documents lint_rule",
-        "literals": "strange_words",
+        "linting": "lint_documents lint_rule Schemas strange_words",
         "lookup": "Symbol Lacking Move TakenNames answer fitting_consumers fitting_providers inherited_from keepers "
         "missing modules_with name_moves part_moves went_to where",
         "matrix": "Matrix MatrixError add_file load_matrix load_source read_matrix read_source",
-        "model_types": "KnownNames transformers_types",
-        "released_wheels": "no_wheel wanted_here with_wheel",
-        "rule_file": "RuleError parse_rule",
-        "rules": "Condition ConditionError CONFIDENCES EFFECTS glob_fits parse_condition placeholders Rule "
-        "SEVERITIES spelled with_conditions",
-        "shapes": "ANY DATE FLAG Kind TABLE TEXT TEXT_OR_TEXTS faults one_of rows",
+        "released_wheels": "KnownNames no_wheel transformers_types wanted_here with_wheel",
+        "rule_file": "ANY DATE faults FLAG Kind one_of parse_rule rows RuleError TABLE TEXT TEXT_OR_TEXTS",
+        "rules": "Condition ConditionError CONFIDENCES EFFECTS glob_fits parse_condition placeholders Rule SEVERITIES "
+        "spelled with_conditions",
         "symptoms": "Log Seen seen_in",
         "toml_files": "LARGEST load_toml parse_toml TomlError",
     },

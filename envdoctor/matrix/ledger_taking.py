@@ -7,9 +7,8 @@ from typing import NamedTuple
 
 from envdoctor.matrix.ledger import Ledger, Release, Released
 from envdoctor.matrix.released_wheels import files_for
-from envdoctor.versions.marker import NotAMarker, holds
 from envdoctor.versions.pep440 import NotASpecifier, order, satisfies
-from envdoctor.versions.requirement import Requirement
+from envdoctor.versions.requirement import NotAMarker, Requirement, holds
 from envdoctor.versions.wheel_tags import WheelTarget
 
 #: Higher than the release of any package: specifiers that allow it allow releases that the ledger does not know yet.

@@ -19,7 +19,7 @@ def _model_needs(facts: FactSet, matrix: Matrix) -> list[str]:
     """Return the requirements of the model itself, one line a package."""
     since = facts.text("model.registered_since")
     if facts.unknown("model.registered_since"):  # the first release for the family, if it is the same for all its types
-        from envdoctor.matrix.model_types import transformers_types
+        from envdoctor.matrix.released_wheels import transformers_types
 
         types, family = transformers_types(matrix), facts.value("model.family")
         kinds = next((row["types"] for row in matrix.rows("families", "family") if row["id"] == family), ())

@@ -9,12 +9,11 @@ from envdoctor.door import door
 __all__, __getattr__ = door(
     __name__,
     {
-        "color": "choose_lang choose_width decide harden_stdout",
-        "facts_json": "document",
-        "page": "Page display_width",
-        "probe_section": "catalogue_text",
+        "facts_text": "document",
+        "page": "choose_lang choose_width decide display_width harden_stdout Page",
         "report": "Notice Report TargetOutcome UnknownFormatError load names",
         "revision_section": "Cost Mended RevisionSection Side",
+        "run_sections": "catalogue_text",
         "terminal_report": "render",
     },
 )

@@ -10,8 +10,7 @@ from itertools import zip_longest
 from typing import NamedTuple, TypeAlias
 
 from envdoctor.judge.finding import SEVERITIES, Evidence
-from envdoctor.report.color import paint
-from envdoctor.report.page import LABEL, Page, display_width, pad
+from envdoctor.report.page import LABEL, Page, display_width, pad, paint
 
 
 class Items(NamedTuple):

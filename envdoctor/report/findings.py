@@ -58,7 +58,7 @@ def cards(report: Report, page: Page, findings: Iterable[Finding]) -> list[block
     causes = of_one_cause(findings)
     fitting = ""
     if report.memory is not None:
-        from envdoctor.report.memory_section import fitting_words
+        from envdoctor.report.run_sections import fitting_words
 
         fitting = fitting_words(report.memory, page)
     deck = [finding_card(cause, page, report.probe_commands.get(cause[0].probe or ""), fitting) for cause in causes]

@@ -10,7 +10,7 @@ from envdoctor.facts.factset import FactSet
 from envdoctor.facts.values import Unknown
 from envdoctor.judge.finding import SEVERITIES, Finding, Text
 from envdoctor.report.closing import beyond_of
-from envdoctor.report.facts_json import fact_data
+from envdoctor.report.facts_text import fact_data
 from envdoctor.report.page import Page
 from envdoctor.report.report import Report
 from envdoctor.report.revision_section import RevisionSection

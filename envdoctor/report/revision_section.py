@@ -1,17 +1,19 @@
 """A comparison of two revisions, besides its findings: what was compared and what changed, with its lines; and its
 first line: how bad it is, about what, and what was not judged or not read. It reassures only if each change has a
-stated reason to have no effect."""
+stated reason to have no effect. And the commits to choose from, as lines or as JSON."""
 
+import json
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from envdoctor.judge.finding import CONFIDENCES, SEVERITIES, Finding, Text
 from envdoctor.report.blocks import Bar, Bars, Block, Content, Diff, Field, Folded, Paragraph, Section, Table
-from envdoctor.report.page import Page, shortened
+from envdoctor.report.page import Page, display_width, pad, shortened
 from envdoctor.revision.comparer import AREAS, UNNAMED, Change
 from envdoctor.revision.hub.snapshot import Unread
+from envdoctor.system.message import Message, joined, sentence
 
 #: How much of the changes is shown: counts, those worth a line, these with every line of code, or every single one.
 DETAILS = ("stat", "usual", "patch", "all")
@@ -400,3 +402,49 @@ def _not_judged(section: RevisionSection, page: Page, *, with_names: bool) -> It
     if with_names and len(changes) > _NAMED:
         text = page.say("{name} and {n} more", name=text, n=len(changes) - _NAMED)
     yield page.say("changed, not judged: {parts}", parts=text)
+
+
+_LONGEST_TITLE = 72
+_WIDEST = 44
+
+
+def commit_lines(page: Any, lang: str = "en") -> str:
+    """Return a line for each commit (id, day, kinds of files, title), and what to type next. ``page`` is clean."""
+    head = Message("{}, newest first", page.repo) if page.rows else Message("{}: no commits there", page.repo)
+    if page.offline:
+        head = Message("{} in the local cache; the day is that of the download", page.repo)
+    columns = [(sentence(lang, _kinds(row, page.offline)), shortened(row.title, _LONGEST_TITLE)) for row in page.rows]
+    columns = [pair[::-1] if page.offline else pair for pair in columns]
+    width = min(max((display_width(first) for first, _ in columns), default=0), _WIDEST)
+    lines = [sentence(lang, head)]
+    for row, (first, second) in zip(page.rows, columns, strict=True):
+        mark = "*" if row.cached and not page.offline else " "
+        lines.append(f"{row.id[:7]}{mark} {row.day:10}  {pad(first, width)}  {second}".rstrip())
+    command = f"envdoctor diff-revision {page.repo}"
+    notes = [Message("Compare two of them: {}", f"{command} OLD NEW")] if page.rows else []
+    if any(row.cached for row in page.rows) and not page.offline:
+        notes.insert(0, Message("* in the local cache"))
+    if page.following:
+        notes.append(Message("Older ones: {}", f"{command}@{page.following[:10]} {page.until or ''} --list"))
+    return "\n".join([*lines, "", *(" ".join(sentence(lang, note).split()) for note in notes)])
+
+
+def commits_json(page: Any) -> str:
+    """Return the commits, which are clean, as JSON, with the changed files by kind; an unknown value is null."""
+    commits = []
+    for row in page.rows:
+        files = None if row.unread and not page.offline else dict(row.files)
+        about = {"id": row.id, "day": row.day or None, "title": row.title, "cached": row.cached}
+        commits.append({**about, "files": files})
+    document = {"schema": "envdoctor.commits/1", "repo": page.repo, "commits": commits, "next": page.following}
+    return json.dumps(document, indent=1)
+
+
+def _kinds(row: Any, offline: bool) -> Message:
+    """Return the kinds of the changed files; offline, the kinds of the cached files and the missing weights."""
+    names = joined(row.files, ", ")
+    if row.unread is not None and offline:
+        return joined([names, row.unread])
+    if row.unread is not None:
+        return Message("not known: {}", row.unread)
+    return Message("{} only", names) if list(row.files) == ["docs"] else names or Message("nothing")

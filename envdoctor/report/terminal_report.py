@@ -43,10 +43,10 @@ def render(
     parts += [_facts(report, page), *not_shown(report, page)] if verbosity > 0 else []
     parts.append(Section("", notices(report, page)))
     parts += [Section("", closing(report, page, again))] if usual else []
-    return text_of(parts, page, color)
+    return plain_text(parts, page, color)
 
 
-def text_of(parts: Sequence[Part], page: Page, color: bool = False) -> str:
+def plain_text(parts: Sequence[Part], page: Page, color: bool = False) -> str:
     """Return the parts with a blank line between them and a final newline, or nothing."""
     texts = ["\n".join(line.rstrip(" ") for line in part_lines(part, page, color)) for part in parts]
     text = "\n\n".join(filter(None, texts))
@@ -74,15 +74,15 @@ def sections(report: Report, page: Page, detail: str = "usual") -> list[Section]
         parts += changed_lines(report.revision, first, others, page, detail)
         parts.append(differences(report.revision, report.shown(), page, detail))
     if report.probe is not None:
-        from envdoctor.report.probe_section import experiments
+        from envdoctor.report.run_sections import experiments
 
         parts.append(experiments(report.probe, page))
     if report.data is not None:
-        from envdoctor.report.memory_section import lengths
+        from envdoctor.report.run_sections import lengths
 
         parts.append(lengths(report.data, page))
     if report.memory is not None:
-        from envdoctor.report.memory_section import memory
+        from envdoctor.report.run_sections import memory
 
         parts.append(memory(report.memory, page, brief=report.command == "check"))
     return parts

@@ -11,10 +11,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cache, cached_property
 from typing import NamedTuple
 
-from envdoctor.source.definitions import FunctionNode, TryStar, all_nodes, children, last_name, names_in, statements
+from envdoctor.source.definitions import (
+    FunctionNode,
+    Scope,
+    TryStar,
+    all_nodes,
+    children,
+    last_name,
+    names_in,
+    scopes_of,
+    statements,
+)
 from envdoctor.source.importing import Importing
 from envdoctor.source.library import Unreadable
-from envdoctor.source.scopes import Scope, scopes_of
 from envdoctor.source.signatures import added_by, bases_of, can_be_called, own_parameters, way_of
 from envdoctor.source.uses import asks_what_is_there, caught, leaves, suppressed
 from envdoctor.source.values import Stop

@@ -11,24 +11,22 @@ from itertools import product
 from typing import NamedTuple
 
 from envdoctor.source.definitions import (
+    AssignmentTarget,
+    Scope,
     TryStar,
     all_nodes,
     chain,
+    class_parts,
     dotted,
     elements,
-    functions_in,
-    last_name,
-    names_in,
-    text_of,
-)
-from envdoctor.source.scopes import (
-    AssignmentTarget,
-    Scope,
-    class_parts,
     function_parts,
+    functions_in,
     inner_parts,
     is_foreign,
+    last_name,
+    names_in,
     scopes_of,
+    text_of,
 )
 from envdoctor.source.signatures import own_parameters
 

@@ -28,9 +28,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from envdoctor.system.child import OFFLINE, ChildResult, Limits, run_child
+from envdoctor.system.child import OFFLINE, ChildResult, Limits, Usage, run_child
 from envdoctor.system.message import NOTHING, Message, quoted
-from envdoctor.system.process_tree import Usage
 
 #: The scripts that run in the target interpreter, and the one that runs them.
 PAYLOAD = Path(__file__).resolve().parents[1] / "payload"

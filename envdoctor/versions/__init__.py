@@ -9,11 +9,10 @@ from envdoctor.door import door
 __all__, __getattr__ = door(
     __name__,
     {
-        "marker": "NotAMarker holds",
-        "pep440": "base_release compare is_named_by is_version join_specifiers NO NotASpecifier OPEN Order order "
-        "rank release_of same_release same_start satisfies VersionAnswer YES",
+        "pep440": "base_release compare is_named_by is_version join_specifiers NO NotASpecifier OPEN Order order rank "
+        "release_of same_release same_start satisfies VersionAnswer YES",
         "releases": "EVERY Range Releases contains intersect parse_ranges spell_ranges",
-        "requirement": "NotARequirement Requirement normalise read_requirement valid_name",
+        "requirement": "holds normalise NotAMarker NotARequirement read_requirement Requirement valid_name",
         "wheel_tags": "TARGET_KEYS WheelTarget wheel_target",
     },
 )

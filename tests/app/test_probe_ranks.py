@@ -14,7 +14,7 @@ import pytest
 from planted import PROBES
 
 from envdoctor.app import launched
-from envdoctor.app.probe_ranks import Met, _read, _wrong, with_the_others
+from envdoctor.app.probe import _Met, _read, _with_the_others, _wrong
 from envdoctor.experiments import Job, Outcome, Results, results_of, session_of
 from envdoctor.facts import ABSENT, Fact, FactSet, Records
 from envdoctor.report import document
@@ -42,7 +42,7 @@ def packed(document: Any) -> str:
 def sent(matrix):
     """The records of rank 0's child, for what each rank (on node0, node1, two each) sends; None: it did not come."""
 
-    def do(*ranks: Results | str | None) -> Met:
+    def do(*ranks: Results | str | None) -> _Met:
         records: list[dict[str, Any]] = [{"missing": [at for at, one in enumerate(ranks) if one is None]}]
         for at, one in enumerate(ranks):
             wrong = FactSet([Fact("probe", Records(tuple(_wrong(one))), "", "")] if isinstance(one, Results) else [])
@@ -56,9 +56,9 @@ def sent(matrix):
     return do
 
 
-def among(own: Results, met: Met) -> dict[tuple[str, str], Any]:
+def among(own: Results, met: _Met) -> dict[tuple[str, str], Any]:
     """The ranks of each result, by experiment and outcome; the report's groups must say the same."""
-    merged = with_the_others(own, met)
+    merged = _with_the_others(own, met)
     (fact,) = [fact for fact in merged.facts if fact.key == "probe"]
     found = {(item["name"], item["signature"]): item["ranks"] for item in fact.value.items}
     groups = {(group.name, group.signature): group.ranks or ABSENT for group in merged.section["groups"]}
@@ -85,7 +85,7 @@ def test_a_fault_of_rank_0_alone_names_it(sent) -> None:
 def test_who_refuses_and_who_does_not_come_is_said(sent) -> None:
     right = results(tf32=RIGHT)
     met = sent(right, "GPU 1 is in use", None, "GPU 1 is in use")
-    assert with_the_others(right, met).unmeasured == [
+    assert _with_the_others(right, met).unmeasured == [
         "of 4 ranks these did not come in 60 s: 2",
         "nothing ran on node0 (rank 1), node1 (rank 3): GPU 1 is in use",
     ]

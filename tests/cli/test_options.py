@@ -33,7 +33,7 @@ VARIABLES = st.dictionaries(
 def by_click(words: list[str], environ: dict[str, str]) -> dict[str, Any] | None:
     """The keyword arguments that click gives, None where it refuses the line."""
     found: list[dict[str, Any]] = []
-    command = check.command
+    command = check.check
     command.callback = lambda **options: found.append(options)
     before = dict(os.environ)
     os.environ.update(environ)

@@ -4,11 +4,12 @@ import json
 from pathlib import Path
 
 import pytest
+from compiling import compile_matrix
 
 from envdoctor.facts import FactSet
 from envdoctor.judge import Policy, facts_of, judge
 from envdoctor.judge.derivations import derive
-from envdoctor.matrix import Matrix, MatrixError, compile_matrix, load_matrix, with_conditions
+from envdoctor.matrix import Matrix, MatrixError, load_matrix, with_conditions
 from envdoctor.observe import read_facts_file
 
 ROOT = Path(__file__).resolve().parents[2]

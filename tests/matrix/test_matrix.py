@@ -6,10 +6,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from compiling import compile_matrix
 from ledgers import ledger
 
 from envdoctor.judge import Policy, judge
-from envdoctor.matrix import MatrixError, RuleError, compile_matrix, load_matrix, load_source, parse_rule, parse_toml
+from envdoctor.matrix import MatrixError, RuleError, load_matrix, load_source, parse_rule, parse_toml
 
 
 def private(*folders):

@@ -177,7 +177,7 @@ def test_no_message_is_made_of_a_text_that_was_put_together() -> None:
         "revision/hub/transport.py",
         *("system/asking.py", "system/target.py"),
         *("judge/derivations/packages.py", "judge/derivations/torch.py"),
-        "cli/usage.py",  # the help: docstrings and rows of options
+        "cli/group.py",  # the help: docstrings and rows of options
     }
     put_together = [
         f"{path}:{call.lineno}"

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from envdoctor.facts import ABSENT, Fact, FactSet, Records, Registry, Unknown, plain, public_facts
 from envdoctor.observe import Target, read_facts_file
-from envdoctor.report import Page, display_width, facts_json, facts_text
+from envdoctor.report import Page, display_width, facts_text
 
 Validate = Callable[[str, Any], None]
 Again = Callable[..., FactSet]
@@ -34,7 +34,7 @@ def again(registry: Registry, validate: Validate, tmp_path: Path) -> Again:
     """Write facts into a file that fits the schema, and read it."""
 
     def run(facts: FactSet) -> FactSet:
-        text = facts_json.render(facts, registry)
+        text = facts_text.render_json(facts, registry)
         validate("facts", json.loads(text))
         (tmp_path / "facts.json").write_text(text, encoding="utf-8")
         return read_facts_file(tmp_path / "facts.json", registry)
@@ -90,7 +90,7 @@ def test_a_facts_file_is_read_back_as_it_was(facts: FactSet, registry: Registry,
         else:
             assert plain(value) == plain(fact.value)
     assert read.value("pkg.flash-attn") is ABSENT
-    assert facts_json.render(read, registry) != ""
+    assert facts_text.render_json(read, registry) != ""
 
 
 def test_what_cannot_be_read_stays_unknown(again: Again) -> None:
@@ -109,7 +109,7 @@ def test_a_hand_written_file_fits_the_schema(validate: Validate) -> None:
 
 
 def test_a_public_facts_file_holds_nothing_private(facts: FactSet, registry: Registry, validate: Validate) -> None:
-    text = facts_json.render(facts, registry, public=True)
+    text = facts_text.render_json(facts, registry, public=True)
     document = json.loads(text)
     validate("facts", document)
     assert private(text) == []

@@ -10,7 +10,7 @@ from poisoned_reports import BAD, compared, poisoned
 
 from envdoctor.facts import FactSet, Records, Registry, Unknown
 from envdoctor.observe import Target
-from envdoctor.report import Page, Report, facts_json, facts_text, load, names, render
+from envdoctor.report import Page, Report, facts_text, load, names, render
 
 hostile = st.text(max_size=30).map(lambda text: BAD + text) | st.text(max_size=60)
 
@@ -89,7 +89,7 @@ def test_facts_hold_printable_strings_only(report: Report, registry: Registry, b
     assert printable(facts_text.render(facts, Page(registry, "zh", 80, 1), Target(bad, bad, bad)))
     assert printable(facts_text.render_issue(facts, registry))
     for public in (False, True):
-        text = facts_json.render(facts, registry, public=public)
+        text = facts_text.render_json(facts, registry, public=public)
         assert text.isascii()
         assert all(string.isprintable() for string in strings(json.loads(text)))
 

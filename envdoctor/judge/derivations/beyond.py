@@ -9,7 +9,7 @@ from envdoctor.facts.values import ABSENT, Records, Unknown, Unlisted, Value
 from envdoctor.judge.derivations import Answer, Derived, derives
 from envdoctor.matrix.gpu_code import gpu_named
 from envdoctor.matrix.matrix import Matrix
-from envdoctor.matrix.model_types import transformers_types
+from envdoctor.matrix.released_wheels import transformers_types
 from envdoctor.observe.packages.link import required
 from envdoctor.system.message import Message
 from envdoctor.versions.pep440 import dotted, order

@@ -4,17 +4,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache, lru_cache
 from typing import Any
 
-from envdoctor.facts.factset import View
-from envdoctor.facts.installed import Installed, InstalledSet, marker_values
+from envdoctor.facts.factset import Installed, InstalledSet, View, marker_values
 from envdoctor.facts.values import ABSENT, Absent, Records, Unknown, Value
 from envdoctor.judge.derivations import Answer, Derived, begun, derives
 from envdoctor.matrix.ledger import Ledger, Released
 from envdoctor.matrix.matrix import Matrix
 from envdoctor.system.message import Message, as_message, said_by
-from envdoctor.versions.marker import NotAMarker, holds
 from envdoctor.versions.pep440 import NotASpecifier, base_release, join_specifiers, satisfies
 from envdoctor.versions.releases import Releases
-from envdoctor.versions.requirement import NotARequirement, Requirement, read_requirement
+from envdoctor.versions.requirement import NotAMarker, NotARequirement, Requirement, holds, read_requirement
 
 #: The kind of a package that is known by its version alone: an installer adds its missing requirements.
 _SUPPOSED = "version"

@@ -11,7 +11,7 @@ from envdoctor.facts.values import ABSENT, NOT_GIVEN, Range, Records, Unknown, V
 from envdoctor.judge.derivations import Answer, Derived, derives
 from envdoctor.judge.evaluate import answer
 from envdoctor.matrix.matrix import Matrix
-from envdoctor.matrix.model_types import KnownNames, transformers_types
+from envdoctor.matrix.released_wheels import KnownNames, transformers_types
 from envdoctor.matrix.rules import glob_fits, parse_condition
 from envdoctor.system.message import Message
 from envdoctor.versions.pep440 import base_release, dotted, satisfies

@@ -4,8 +4,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping
 
-from envdoctor.facts.factset import View
-from envdoctor.facts.installed import InstalledSet
+from envdoctor.facts.factset import InstalledSet, View
 from envdoctor.facts.values import ABSENT, Records, Unknown, Value
 from envdoctor.judge.derivations import Answer, Derived, derives
 from envdoctor.matrix.matrix import Matrix

@@ -6,16 +6,21 @@ from contextlib import suppress
 from functools import cache
 from typing import Any
 
-from envdoctor.facts.factset import View
-from envdoctor.facts.installed import Installed, InstalledSet, marker_values
+from envdoctor.facts.factset import Installed, InstalledSet, View, marker_values
 from envdoctor.facts.values import ABSENT, Records, Unknown, Value
 from envdoctor.judge.derivations import Answer, Derived, derives
 from envdoctor.matrix.gpu_code import arch_lists
 from envdoctor.matrix.matrix import Matrix
 from envdoctor.system.message import Message, said_by
-from envdoctor.versions.marker import NotAMarker, holds
 from envdoctor.versions.pep440 import NotASpecifier, base_release, dotted, satisfies
-from envdoctor.versions.requirement import NotARequirement, component_of, is_own_build, read_requirement
+from envdoctor.versions.requirement import (
+    NotAMarker,
+    NotARequirement,
+    component_of,
+    holds,
+    is_own_build,
+    read_requirement,
+)
 
 # The tags of the wheel index: cu118 is CUDA 11.8, cu1210 would be 12.10 (one digit of major is never used).
 _CUDA = re.compile(r"cu(\d\d)(\d{1,2})(?:\.|_|-|\Z)")

@@ -30,7 +30,7 @@ from envdoctor.facts.values import Unknown
 from envdoctor.matrix.ledger import Ledger, Released
 from envdoctor.matrix.lookup import Lacking, Symbol, answer
 from envdoctor.matrix.matrix import Matrix
-from envdoctor.matrix.model_types import transformers_types
+from envdoctor.matrix.released_wheels import transformers_types
 from envdoctor.observe.model.files import AUTO_MAP_FILES, entries
 from envdoctor.revision.code.parts import loaded
 from envdoctor.revision.code.parts.changes import FilePair, compare_file, moved_definitions, one_sided, pair_files

@@ -11,9 +11,8 @@ from envdoctor.matrix.toml_files import TomlError, parse_toml
 from envdoctor.observe.errors import ObservationError
 from envdoctor.system.documents import content_of, text_of
 from envdoctor.system.message import Message, listed
-from envdoctor.versions.marker import NotAMarker, holds
 from envdoctor.versions.pep440 import is_version
-from envdoctor.versions.requirement import normalise, valid_name
+from envdoctor.versions.requirement import NotAMarker, holds, normalise, valid_name
 
 #: What stands behind the name of a list for which the caller vouches, as ``envdoctor plan`` does for its own.
 WHOLE = "whole"

@@ -10,8 +10,7 @@ from importlib import import_module
 from itertools import islice
 from typing import Any
 
-from envdoctor.facts.factset import FactSet
-from envdoctor.facts.installed import marker_values
+from envdoctor.facts.factset import FactSet, marker_values
 from envdoctor.facts.values import ABSENT, Fact, Records, Unknown, Value
 from envdoctor.matrix.entry_statements import parse_statement
 from envdoctor.matrix.ledger import Ledger

@@ -32,9 +32,8 @@ from envdoctor.observe.documents.locks.lock import (
 )
 from envdoctor.system.files import Budget, Files
 from envdoctor.system.message import Message, listed, said_by
-from envdoctor.versions.marker import NotAMarker, holds
 from envdoctor.versions.pep440 import NotASpecifier, Order, is_version, order, satisfies
-from envdoctor.versions.requirement import NotARequirement, normalise, read_requirement, valid_name
+from envdoctor.versions.requirement import NotAMarker, NotARequirement, holds, normalise, read_requirement, valid_name
 
 _MOST_FILES = 50
 _MOST_SAID = 5

@@ -11,8 +11,7 @@ from itertools import compress
 from types import MappingProxyType
 from typing import NamedTuple
 
-from envdoctor.source.definitions import FunctionNode, all_nodes, blocks, dotted, names_in, parameters_of
-from envdoctor.source.scopes import Scope
+from envdoctor.source.definitions import FunctionNode, Scope, all_nodes, blocks, dotted, names_in, parameters_of
 
 #: Statements of a function, and characters of one, that are compared line by line.
 MAX_LINES = 1500

@@ -9,8 +9,16 @@ from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
 from envdoctor.revision.code.parts.canonical import MAX_LINE, assigned, exact, short
-from envdoctor.source.definitions import all_nodes, dotted, keyword_of, last_name, names_in, text_of
-from envdoctor.source.scopes import inner_parts, scopes_of
+from envdoctor.source.definitions import (
+    all_nodes,
+    dotted,
+    inner_parts,
+    keyword_of,
+    last_name,
+    names_in,
+    scopes_of,
+    text_of,
+)
 
 #: The scope of what belongs to no class and no function.
 MODULE_LEVEL = "module level"

@@ -10,9 +10,17 @@ from typing import Any, NamedTuple, get_args, get_origin
 from envdoctor.revision.code.parts import canonical
 from envdoctor.revision.code.parts.canonical import Digest, digest, exact, head_of, mentioned, short
 from envdoctor.revision.code.parts.detectors import MODULE_LEVEL, Site, sites_of
-from envdoctor.source.definitions import FunctionNode, all_nodes, blocks, dotted, names_in, parameter_words
+from envdoctor.source.definitions import (
+    FunctionNode,
+    Scope,
+    all_nodes,
+    blocks,
+    dotted,
+    names_in,
+    parameter_words,
+    scopes_of,
+)
 from envdoctor.source.notebook import parse_code
-from envdoctor.source.scopes import Scope, scopes_of
 from envdoctor.source.uses import TooMuch, Use, uses_of
 
 #: How the name of a property's second function ends.
