@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from harvesting.breaking import Breaking
+from harvesting.gone import with_flags
 from harvesting.kept import Kept
 from harvesting.ledger_format import HISTORIES
 from harvesting.metadata import modules, required
@@ -194,6 +195,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
         lines = "".join(f"{line}\n" for line in takes(name, releases, kept, ledger, settings))
         path = asked.ledger / f"{name}.txt"
         text = path.read_text(encoding="utf-8").replace("[takes]\n", f"[takes]\n{lines}", 1)
+        path.write_text(text, encoding="utf-8", newline="\n")
+    for name in ledger.packages():  # what is read now may be what others require
+        path = asked.ledger / f"{name}.txt"
+        text = with_flags(ledger, name, path.read_text(encoding="utf-8"))
         path.write_text(text, encoding="utf-8", newline="\n")
 
 

@@ -77,7 +77,7 @@ class TakingSituation(NamedTuple):
 
 
 class TakingRefusal(NamedTuple):
-    """Why an installer refuses. ``kind``: conflict, python, file, release, index, lacking, folder, name, build,
+    """Why an installer refuses. ``kind``: conflict, python, file, gone, release, index, lacking, folder, name, build,
     source; ``asked`` is the requirement and who has it, ``lacks`` the target without a file, ``next`` the next release
     that has one."""
 
@@ -169,7 +169,7 @@ class PackageReleases:
         return tagged or sorted(fitting, key=lambda version: bool(self._written) and dates[version] > self._written)
 
     def why_not(self, name: str, version: str, elsewhere: bool) -> tuple[str, str] | None:
-        """Return why a listed release is not taken here (``python``, ``file`` or ``date``), and what it lacks."""
+        """Return why a listed release is not taken here (``python``, ``file``, ``date`` or ``gone``), and what it lacks."""
         package, situation, release = self.package(name), self.situation, self.listed(name, version)
         if package is None or release is None:
             return None
@@ -177,8 +177,20 @@ class PackageReleases:
             return "date", release.date
         if not allows(release.requires_python, situation.python):
             return "python", release.requires_python
+        if release.yanked and not elsewhere and (lost := self.gone(name, version)):
+            return "gone", lost
         lacks, source = (not elsewhere and files_for(package, release.version, situation.target)) or (None, True)
         return ("file", lacks) if lacks and not source else None
+
+    def gone(self, name: str, version: str) -> str | None:
+        """Return a requirement of a release that is met by no release that the ledger lists, and by none that it cannot
+        know: a newer one, a pre-release, or a build of another index."""
+        for need in self.required(Candidate(name, (), version)):
+            pin = order(need.pin) if need.pin else None
+            is_listed = pin is None or not (pin.is_pre or "+" in str(need.pin))
+            if is_listed and self.known(need) and not self.allowed(need.name, need.specifiers):
+                return need.name + need.specifiers
+        return None
 
     def is_built(self, name: str, version: str) -> bool:
         """Return whether a release is built from its source here, because it has no wheel for this target. True for a

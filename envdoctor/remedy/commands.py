@@ -6,18 +6,21 @@ happens to be first on PATH may belong to another environment.
 """
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from envdoctor.facts.factset import FactSet
+from envdoctor.facts.installed import marker_values
 from envdoctor.facts.values import ABSENT, Fact, Range, Unknown, spell
 from envdoctor.judge.derivations import with_facts
 from envdoctor.judge.evaluate import evaluate
 from envdoctor.judge.finding import Text
 from envdoctor.judge.judging import Problem, errors_of
+from envdoctor.matrix.ledger_taking import allows
 from envdoctor.matrix.matrix import Matrix
 from envdoctor.matrix.rules import Rule
 from envdoctor.system.message import Message
+from envdoctor.versions.marker import holds
 from envdoctor.versions.pep440 import satisfies
 
 _NAME = r"[a-z0-9]+(-[a-z0-9]+)*\Z"
@@ -187,6 +190,7 @@ class Remedy(NamedTuple):
 
 
 NOTHING = Remedy()
+_MOVED = Message("what the installer moves along")
 
 
 def written(value: Any) -> str:
@@ -238,20 +242,43 @@ def before(facts: FactSet, matrix: Matrix, predict: Predict | None = None) -> Be
 
 def apply(remedy: Remedy, facts: FactSet, matrix: Matrix) -> FactSet:
     """Return the facts after the change. The installer moves other packages that a changed package asks for along: to
-    an unknown release of the requested range. Lines of a list stay; packages that its install would add are moved."""
+    an unknown release of the requested range. Lines of a list stay; packages that its install would add are moved, and
+    of one that asks for another release than the changed one, the newest that allows it is taken."""
     after, of_list = with_facts(facts, remedy.facts, matrix), facts.records("refused") is not None
     changed = {name for name in remedy.pins if facts.value(f"pkg.{name}") is not ABSENT}
+    taken = dict(_taken_instead(remedy.pins, after, _unmet(after) - _unmet(facts), matrix)) if of_list else {}
+    if taken:
+        after, changed = with_facts(facts, (*remedy.facts, *taken.values()), matrix), changed | taken.keys()
     new, moved = _unmet(after) - _unmet(facts), []
     for item in after.items("conflict"):
         package, need = str(item["package"]), item.get("wanted")
         if of_list and facts.get(f"pkg.{package}").source != "preset":
             continue
         askers = {asker.partition(" ")[0] for name, asker in new if name == package}
-        reason = Message("what the installer moves along")
-        releases = Range(need.removeprefix(package)) if isinstance(need, str) else Unknown(reason)
+        releases = Range(need.removeprefix(package)) if isinstance(need, str) else Unknown(_MOVED)
         if askers and askers <= changed and package not in remedy.pins and (of_list or need is not ABSENT):
-            moved.append(Fact(f"pkg.{package}", releases, reason, "given"))
-    return with_facts(facts, (*remedy.facts, *moved), matrix) if moved else after
+            moved.append(Fact(f"pkg.{package}", releases, _MOVED, "given"))
+    return with_facts(facts, (*remedy.facts, *taken.values(), *moved), matrix) if moved else after
+
+
+def _taken_instead(
+    pins: Iterable[str], after: FactSet, unmet: Iterable[tuple[str, str]], matrix: Matrix
+) -> Iterator[tuple[str, Fact]]:
+    """Yield the packages that no line of the list names and that ask for another release of a changed package, with the
+    newest release of each that allows the changed one."""
+    values, python = marker_values(after.value), after.text("python.version")
+    for package, text in unmet:
+        name, version = text.partition(" ")[0], after.text(f"pkg.{package}")
+        if package not in pins or name in pins or version is None or after.get(f"pkg.{name}").source != "preset":
+            continue
+        released = matrix.ledger.package(name)
+        for release in reversed(matrix.ledger.offered(name)):
+            needs = released.requires(release.version) if released is not None else ()
+            own = (need for need in needs if need.name == package and (not need.marker or holds(need.marker, values)))
+            fits = all(allows(need.specifiers, version) for need in own)
+            if fits and (python is None or allows(release.requires_python, python)):
+                yield name, Fact(f"pkg.{name}", release.version, _MOVED, "preset")
+                break
 
 
 def try_remedy(remedy: Remedy, now: Before) -> After:

@@ -14,7 +14,7 @@ from envdoctor.judge.judging import Judgement, Problem, problem_of
 from envdoctor.matrix.matrix import Matrix
 from envdoctor.matrix.rules import Rule
 from envdoctor.remedy.candidates import Candidates, years_moved
-from envdoctor.remedy.commands import NOTHING, After, Before, Predict, Remedy, before, place_of, try_remedy
+from envdoctor.remedy.commands import NOTHING, After, Before, Predict, Remedy, against, before, place_of, try_remedy
 from envdoctor.remedy.fixes import with_fixes
 from envdoctor.remedy.own_keys import own_keys
 from envdoctor.system.message import Message
@@ -229,13 +229,14 @@ class _Search:
         return None if is_worse else _Node(remedy, after, node.given_up)
 
     def _judged(self, remedy: Remedy) -> _Node | None:
-        """Judge changes as a whole; None if they break a requirement, were judged before, or the budget is spent."""
-        if remedy.parts in self._seen or self._budget <= 0:
+        """Judge changes as a whole; None if they were judged before, the budget is spent, or they break a requirement. One
+        that an error tells of is not broken yet: the search ends errors that changes bring, or gives the changes up."""
+        if remedy.parts in self._seen or self._budget <= 0 or against(remedy, self._now.facts):
             return None
         self._seen.add(remedy.parts)
         self._budget -= 1
         after = try_remedy(remedy, self._now)
-        return None if after.broken else _Node(remedy, after)
+        return None if after.broken and not after.new(self._now) else _Node(remedy, after)
 
     def _worth(self, node: _Node) -> tuple[int, float]:
         """Return the number of errors left, then the size of the remedy: less is better."""
@@ -279,19 +280,25 @@ class _Search:
         names = dict.fromkeys(key[4:] for key in rule.keys() if key.startswith("pkg."))  # noqa: SIM118
         installed = [name for name in names if rule.each is None and facts.text(f"pkg.{name}") is not None]
         for name in sorted(installed, key=lambda name: name == "torch"):
-            versions = _releases(rule, name, choices)
-            chosen = list(dict.fromkeys([*versions[: _OF_A_FIX - 1], *versions[-1:]]))
+            versions, of_all = (_releases(rules, name, choices) for rules in ([rule], self._rules_about(name, rule)))
+            chosen = dict.fromkeys([*versions[: _OF_A_FIX - 1], *of_all[:1], *versions[-1:]])
             extra = _UNKNOWN if name in named else _UNNAMED
-            others = (remedy for remedy in choices.of_range(name, chosen) if isinstance(remedy, Remedy))
+            others = (remedy for remedy in choices.of_range(name, [*chosen]) if isinstance(remedy, Remedy))
             yield from ((extra + next(ranks) * _LATER, remedy) for remedy in others)
 
+    def _rules_about(self, name: str, first: Rule) -> list[Rule]:
+        """Return a rule and those of the other errors that are about the release of a package."""
+        aims = (self._now.matrix.find(problem.rule_id) for problem in self._aims)
+        rules = {rule.id: rule for rule in (first, *aims) if rule is not None and rule.each is None}
+        return [rule for rule in rules.values() if f"pkg.{name}" in rule.keys()]  # noqa: SIM118
 
-def _releases(rule: Rule, name: str, choices: Candidates) -> list[str]:
-    """Return the releases of a package with which the rule no longer applies, nearest first, the newest one last."""
+
+def _releases(rules: Collection[Rule], name: str, choices: Candidates) -> list[str]:
+    """Return the releases of a package with which no rule applies any more, nearest first, the newest one last."""
 
     def is_ended(version: str) -> bool:
         facts = choices.facts.copy([*choices.facts, Fact(f"pkg.{name}", version, "", "")])
-        return evaluate(rule, facts, choices.matrix.registry).holds is False
+        return all(evaluate(rule, facts, choices.matrix.registry).holds is False for rule in rules)
 
     fitting = list(filter(is_ended, choices.versions(name, ">=0")))
     newest = next((version for version in reversed(choices.matrix.ledger.published(name)) if version in fitting), None)

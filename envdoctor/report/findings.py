@@ -268,13 +268,14 @@ def _setting_words(settings: Mapping[str, str], page: Page) -> list[str]:
 
 
 def plan_sections(report: Report, page: Page) -> list[blocks.Section]:
-    """Return one set of changes for all errors: the changes, the findings they end, and the commands. Empty if the
-    fixes of the findings say the same: one error with a fix of its own needs no plan."""
+    """Return one set of changes for all errors: the changes, the findings they end, and the commands. Empty if a fix of
+    the one error says the same."""
     plan = report.plan
     if plan is None:
         return []
     cleared, rest = ([case for case in report.findings if case.fingerprint in of] for of in (plan.clears, plan.leaves))
-    alone = any(fix.withheld is None and (fix.commands or fix.set) for finding in cleared for fix in finding.fixes)
+    fixes = (fix for finding in cleared for fix in finding.fixes if fix.withheld is None)
+    alone = any(fix.set or (fix.commands and fix.commands == plan.commands) for fix in fixes)
     if plan.note is None and not plan.again and len(cleared) <= 1 and alone:
         return []
     ended, others = (page.separated(list(dict.fromkeys(case.id for case in findings))) for findings in (cleared, rest))
