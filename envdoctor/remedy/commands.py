@@ -9,8 +9,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from envdoctor.facts.factset import FactSet
-from envdoctor.facts.installed import marker_values
+from envdoctor.facts.factset import FactSet, marker_values
 from envdoctor.facts.values import ABSENT, Fact, Range, Unknown, spell
 from envdoctor.judge.derivations import with_facts
 from envdoctor.judge.evaluate import evaluate
@@ -20,8 +19,8 @@ from envdoctor.matrix.ledger_taking import allows
 from envdoctor.matrix.matrix import Matrix
 from envdoctor.matrix.rules import Rule
 from envdoctor.system.message import Message
-from envdoctor.versions.marker import holds
 from envdoctor.versions.pep440 import satisfies
+from envdoctor.versions.requirement import holds
 
 _NAME = r"[a-z0-9]+(-[a-z0-9]+)*\Z"
 _CLAUSE = r"(~=|==|!=|<=|>=|<|>)[0-9a-z.*]+"

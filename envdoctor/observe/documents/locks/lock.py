@@ -3,6 +3,7 @@ without the lists of files that nobody asks for."""
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from envdoctor.facts.values import Fact, Origin, Unknown
@@ -28,6 +29,10 @@ _HEAD = r"(?m)^\[\[packages?\]\][ \t]*$"
 _VERSION = r"(?m)^version[ \t]*=|^\["
 #: A wheel with a build number was built again by somebody: PyPI's have none.
 _REBUILT = r"""[/"'][^-/"'\n]+-[^-/"'\n]+-\d[\w.]*-(?:cp|py|pp)\d[\w.]*-[\w.]+-[\w.]+\.whl"""
+
+
+#: The system that counts where none is given.
+LINUX = {"sys_platform": "linux", "platform_system": "Linux", "os_name": "posix"}
 
 
 class LockError(ObservationError):
@@ -79,7 +84,8 @@ class Command(NamedTuple):
     ``limits`` are its constraints, ``overrides`` replace all other requirements on the same packages, ``invalid`` are
     lines (as ``url``) that no installer reads. ``deps``: requirements come along; ``upgrade``: named packages are taken
     new. ``elsewhere``: it names another index than PyPI, or a folder of files. ``builds``: it names PyTorch's own
-    index; ``only`` is the tag of such an index that replaces PyPI (``cu121``), ``tags`` are those of all. ``folder``:
+    index; ``only`` is the tag of such an index that replaces PyPI (``cu121``), ``of_index`` those that do so for one
+    package, ``tags`` are those of all. ``folder``:
     it takes files of a folder alone, which has these releases of each package. ``isolated``: a build from source does
     not see what is installed; ``legacy`` says whether it sees what was there before (None: the newest pip decides).
     ``before`` are the packages of the image with their versions ("" for an unknown one); None: it may have any.
@@ -93,6 +99,7 @@ class Command(NamedTuple):
     elsewhere: bool = False
     isolated: bool = True
     only: str = ""
+    of_index: Mapping[str, str] = MappingProxyType({})
     tags: tuple[str, ...] = ()
     overrides: tuple[AskedRequirement, ...] = ()
     invalid: tuple[AskedRequirement, ...] = ()
@@ -107,7 +114,7 @@ class Lock(NamedTuple):
     """``incomplete`` says why more may be installed than is named; None if it is all. ``python`` is the version that
     the lock is made for (``3.11``, ``3.11.9``), ``facts`` are others that it tells. Requirements on the packages
     ``overrides`` do not count. ``notes`` are sentences for the user. ``commands`` are still to be run: none for what
-    was installed or resolved."""
+    was installed or resolved. ``for_python`` is the range of Pythons that the project asks for."""
 
     packages: list[Locked]
     incomplete: Message | None = None
@@ -116,6 +123,7 @@ class Lock(NamedTuple):
     overrides: tuple[str, ...] = ()
     notes: tuple[Message, ...] = ()
     commands: tuple[Command, ...] = ()
+    for_python: AskedRequirement | None = None
 
 
 def counts(marker: str, wish: Wish) -> bool | None:
@@ -127,14 +135,18 @@ def counts(marker: str, wish: Wish) -> bool | None:
 
 def _holds(marker: str, wish: Wish) -> bool | None:
     python = wish.markers["python_version"]
-    whole = wish.markers["python_full_version"]
-    # Where only the minor release was stated, what holds for its first and for its last release holds.
-    releases = [whole] if whole or python is None else [f"{python}.0", f"{python}.99"]
+    releases = pythons(wish) if python is not None else [wish.markers["python_full_version"]]
     try:
         answers = {holds(plain(marker, wish), {**wish.markers, "python_full_version": release}) for release in releases}
     except NotAMarker:
         return None
     return answers.pop() if len(answers) == 1 else None
+
+
+def pythons(wish: Wish) -> Sequence[str]:
+    """Return the Python of the target; where only its minor release was stated, the first and the last of it."""
+    whole, python = wish.markers["python_full_version"], wish.markers["python_version"]
+    return [whole] if whole else [f"{python}.0", f"{python}.99"] if python else []
 
 
 def plain(marker: str, wish: Wish) -> str:

@@ -14,7 +14,7 @@ from envdoctor.facts.factset import FactSet, marker_values
 from envdoctor.facts.values import ABSENT, Fact, Records, Unknown, Value
 from envdoctor.matrix.entry_statements import parse_statement
 from envdoctor.matrix.ledger import Ledger
-from envdoctor.matrix.ledger_taking import AskedRequirement, allows, exact
+from envdoctor.matrix.ledger_taking import AskedRequirement, TakingRefusal, allows, exact
 from envdoctor.observe.code.use import CodeFile, answers, find_code, items
 from envdoctor.observe.documents.locks.lock import (
     Command,
@@ -25,6 +25,7 @@ from envdoctor.observe.documents.locks.lock import (
     bound,
     counts,
     minor,
+    pythons,
     read_text,
     with_python,
 )
@@ -159,7 +160,7 @@ def _facts(
         if refusal.kind == "release" and refusal.package in chosen:
             unreleased = Unknown(Message("there is no release {} {}", refusal.package, refusal.version))
             chosen[refusal.package] = chosen[refusal.package]._replace(version=unreleased)
-    facts, notes = FactSet([records(install.refused, path)]), [*lock.notes, *install.notes]
+    facts = FactSet([records((*install.refused, *_of_python(lock.for_python, wish)), path)])
     if lock.python and wish.markers["python_version"] == minor(lock.python):
         key = "python.version" if lock.python.count(".") > 1 else "python.minor"
         facts.add(Fact(key, lock.python, path, "environment"))
@@ -175,10 +176,11 @@ def _facts(
         perhaps |= dict.fromkeys(of_project, Message("the project beside the list has its code"))
         others = ((name, Unknown(reason)) for name, reason in perhaps.items() if name not in chosen)
         facts.update(Fact(f"pkg.{name}", unknown, path, "environment") for name, unknown in others)
-    behind = {line for row in wish.rows("run-needs") if row.get("built") for line in row["asks"]}
     left_out, certain = _unbrought(lock, chosen, path, wish, ledger)
     unlisted = {*left_out} - of_project
-    behind = behind if certain else unlisted
+    behind = (
+        {line for row in wish.rows("run-needs") if row.get("built") for line in row["asks"]} if certain else unlisted
+    )
     facts.update(Fact(f"pkg.{name}", ABSENT, path, "environment") for name in unlisted - behind)
     rows = wish.rows("entry-statements") if install.all_known and not lock.notes else ()
     companions = (
@@ -200,12 +202,22 @@ def _facts(
     built = map(_extension, wheels)
     builds = tuple(item for item in built if item["built_torch"] is not ABSENT or item["built_cuda"] is not ABSENT)
     facts.add(Fact("extension", Records(builds, _BY_WHEELS), path, ""))
+    notes = [*lock.notes, *install.notes]
     if undecided:
         targets = {"python_version": "--target-python 3.11", "platform_machine": "--target-platform linux-x86_64"}
         options = " ".join(option for variable, option in targets.items() if wish.markers[variable] is None)
         text = "whether {} would be installed depends on the target{}"
         notes.append(Message(text, listed(undecided, 3), f": {options}" if options else ""))
     return facts, tuple(notes)
+
+
+def _of_python(asked: AskedRequirement | None, wish: Wish) -> Iterator[TakingRefusal]:
+    """Yield why an installer refuses the project with this Python."""
+    releases = pythons(wish) if asked is not None else ()
+    if asked is not None and releases and not any(allows(asked.specifiers, release) for release in releases):
+        text = f"{asked.name} ({asked.by}: requires-python {asked.specifiers})"
+        python = wish.markers["python_full_version"] or wish.markers["python_version"]
+        yield TakingRefusal("python", asked.name, "", text, f"Python {python}")
 
 
 def _own(path: str, wish: Wish) -> set[str]:

@@ -10,6 +10,7 @@ from envdoctor.facts.values import Origin, Unknown
 from envdoctor.matrix.ledger_taking import AskedRequirement, exact
 from envdoctor.matrix.toml_files import TomlError, parse_toml
 from envdoctor.observe.documents.locks.lock import (
+    LINUX,
     WHOLE,
     Command,
     EmptyLockError,
@@ -346,14 +347,22 @@ def read_project(text: str, path: str, wish: Wish) -> Lock:
         raise LockError(_COMPUTED if computed else "names no package that is installed with the project")
     built = (*words(uv.get("no-build-isolation-package")), *table(uv, "extra-build-dependencies"))
     isolated, overrides = not built and not uv.get("no-build-isolation"), replacing.command().lines
-    command = requirements.command()._replace(isolated=isolated, overrides=overrides)
+    command = requirements.command()._replace(isolated=isolated, overrides=overrides, of_index=_of_index(uv, sources))
     if of_poetry:  # whose versions mean more than those of pip
         command = command._replace(invalid=())
     walked = {name for name, _ in visited}
     others = [name.removeprefix(f"{own}[").rstrip("]") for name in (*groups, *extras) if name not in walked]
     notes = (*lock.notes, *((left_out(others),) if others else ()))
     notes = (*([Message("{} {}", path, Message(_COMPUTED))] if computed else ()), *notes)
-    return lock._replace(notes=notes, commands=(command,))
+    python = table(poetry, "dependencies").get("python")
+    asks = project.get("requires-python") or (",".join(_clauses(python)) if isinstance(python, str) else "")
+    return lock._replace(notes=notes, commands=(command,), for_python=of_python(own, asks, text, path))
+
+
+def of_python(name: str, asks: object, text: str, path: str) -> AskedRequirement | None:
+    """Return the range of Pythons that a project asks for, with its line; None where it asks for none."""
+    place = _place(text, path, "requires-python" if "requires-python" in text else "python")
+    return AskedRequirement(name or "project", (), asks, place) if isinstance(asks, str) and asks else None
 
 
 def _of_group(
@@ -386,12 +395,21 @@ def _where(line: str, marker: str) -> str:
 
 
 def _sources(sources: Any, wish: Wish) -> Iterator[dict[str, Any]]:
-    """Yield the sources of one package that may count: for this target, with the chosen extras and groups."""
+    """Yield the sources of one package that may count: for this target (Linux where no system is given), with the
+    chosen extras and groups."""
+    wish = wish if wish.markers["sys_platform"] else wish._replace(markers={**wish.markers, **LINUX}, decided={})
     for source in (sources,) if isinstance(sources, dict) else items(sources):
         name, marker = source.get("extra") or source.get("group"), source.get("marker")
         chosen = name is None or name in wish.names
         if chosen and counts(marker if isinstance(marker, str) else "", wish) is not False:
             yield source
+
+
+def _of_index(uv: Mapping[str, Any], sources: Mapping[str, list[dict[str, Any]]]) -> dict[str, str]:
+    """Return the packages that one index of builds alone serves, with its tag."""
+    tags = {str(index.get("name")): re.search(_TAG, str(index.get("url"))) for index in items(uv.get("index"))}
+    single = ((name, tags.get(str(each[0].get("index")))) for name, each in sources.items() if len(each) == 1)
+    return {name: match[1] for name, match in single if match}
 
 
 def _from_source(line: str, name: str, sources: Mapping[str, list[dict[str, Any]]]) -> str:

@@ -21,7 +21,7 @@ from envdoctor.matrix.ledger_taking import (
     misnamed,
     refusals,
 )
-from envdoctor.observe.documents.locks.lock import Command, Lock, Locked, Wish, build_of, counts, line_of
+from envdoctor.observe.documents.locks.lock import LINUX, Command, Lock, Locked, Wish, build_of, counts, line_of
 from envdoctor.system.message import Message, listed
 from envdoctor.versions.pep440 import is_version, join_specifiers, same_release
 from envdoctor.versions.requirement import read_requirement
@@ -43,7 +43,6 @@ _BUILT = ("build", "before")
 _SLACK = timedelta(days=30)
 _TOO_LATE = Message("which releases an install takes was not found in time")
 _NO_PYTHON = Message("which releases an install takes is not known without the Python: --target-python 3.11")
-_LINUX = {"sys_platform": "linux", "platform_system": "Linux", "os_name": "posix"}
 #: Commands, each as the resolver takes it, and the packages whose release nobody can tell.
 _Steps = Sequence[tuple[Command, LedgerStep, Sequence[str]]]
 #: What asks a resolver for the pins of requirement lines, with the variables of markers: exact pins, or why there are
@@ -93,7 +92,7 @@ def take(lock: Lock, chosen: Mapping[str, Locked], wish: Wish, ledger: Ledger, u
         return _resolved(lock, chosen, wish, until)
     start = TakenPackages(refused=tuple(refused), notes=unread)
     # Bounds that differ between systems are those of Linux, where runs are, unless another one is named.
-    situation = TakingSituation({**every, **(_LINUX if every["sys_platform"] is None else {})}, whole, target, until)
+    situation = TakingSituation({**every, **(LINUX if every["sys_platform"] is None else {})}, whole, target, until)
     return _installed(steps, chosen, wish, ledger, situation=situation, start=start)
 
 
@@ -339,6 +338,8 @@ def _step(command: Command, wish: Wish, ledger: Ledger) -> tuple[LedgerStep, lis
     )
     if command.only:
         limits += _of_index(command.only, wish)
+    of_index = ((name, _of_index(tag, wish)) for name, tag in command.of_index.items())
+    limits += [limit for name, bounds in of_index for limit in bounds if limit.name == name]
     limits += [AskedRequirement(name, (), has, "--find-links") for name, has in (command.folder or {}).items()]
     overrides = {line.name: line for line in overriding}
     requirements = [overrides.get(line.name, line)._replace(extras=line.extras) for line in requirements]

@@ -37,7 +37,7 @@ from envdoctor.observe.documents.locks.lock import (
     with_python,
     words,
 )
-from envdoctor.observe.documents.locks.requirements import Requirements, requirements_of_poetry
+from envdoctor.observe.documents.locks.requirements import Requirements, of_python, requirements_of_poetry
 from envdoctor.system.files import Files
 from envdoctor.system.message import Message
 from envdoctor.versions.pep440 import NotASpecifier, is_version, satisfies
@@ -73,7 +73,9 @@ def read_uv(text: str, path: str, wish: Wish) -> Lock:
     others = sorted(there - {*default, *wish.names})
     notes = [Message("{}; --lock '{}[{}]' takes one", left_out(others), path, others[0])] if others else []
     overrides = tuple(str(entry.get("name")) for entry in items(table(document, "manifest").get("overrides")))
-    return Lock(locked, None, python, overrides=overrides, notes=tuple(notes))
+    own = str(packages[roots[0]].get("name", "")) if len(roots) == 1 else ""
+    for_python = of_python(own, document.get("requires-python"), text, path)
+    return Lock(locked, None, python, overrides=overrides, notes=tuple(notes), for_python=for_python)
 
 
 def _roots(packages: list[dict[str, Any]]) -> list[int]:

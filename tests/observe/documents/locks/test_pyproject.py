@@ -133,6 +133,28 @@ def test_an_explicit_index_serves_what_names_it_here(read, change, build):
     assert read(text, platform="linux-x86_64").version("torch") == build
 
 
+def test_the_one_index_of_a_package_bounds_it(read):
+    """Where no system is given it is Linux's; torch 2.15.0+cpu was taken, and an error for every GPU."""
+    text = PROJECT.replace("torch==2.5.1", "torch>=2.4") + INDEXES.replace("cu128", "cu121")
+    assert read(text).version("torch") == "2.5.1+cu121"
+
+
+@pytest.mark.parametrize(
+    ("text", "refused"),
+    [
+        (PROJECT.replace("[project]", '[project]\nrequires-python = ">=3.12"'), True),
+        (PROJECT.replace("[project]", '[project]\nrequires-python = ">=3.11"'), False),
+        (PROJECT.replace("[project]", '[project]\nrequires-python = "soon"'), False),
+        ('[tool.poetry.dependencies]\npython = "^3.12"\ntorch = "2.5.1"\n', True),
+        ('[tool.poetry.dependencies]\npython = ">=3.9,<3.13"\ntorch = "2.5.1"\n', False),
+    ],
+)
+def test_a_project_for_another_python_is_refused(read, text, refused):
+    """As pip refuses it; the list was judged without a word."""
+    (*items,) = read(text).facts.value("refused").items
+    assert [(item["kind"], item["lacks"]) for item in items] == [("python", "Python 3.11")] * refused
+
+
 def test_poetry_has_words_of_its_own(read):
     text = """[tool.poetry.dependencies]
 python = "^3.10"
