@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from envdoctor.app.ranks import Others
     from envdoctor.peak.section import MemorySection
 _FOLDERS = ("", "scripts", "src", "notebooks")
+#: Lists of packages that lie in a folder, the surest first.
+_LISTS = ("uv.lock", "pylock.toml", "poetry.lock", "pdm.lock", "pixi.lock", "requirements.txt", "environment.yml")
 _ENDINGS = (".py", ".ipynb")
 _MOST_FILES = 20
 _LIMIT = 1 << 16
@@ -198,6 +200,11 @@ def _code_not_given(gathered: Gathered, sources: Sources) -> Iterator[Notice]:
         text = "{} was not judged: --code {} checks what your own code uses"
         if scripts:
             yield Notice("note", Message(text, scripts[0], quote(scripts[0] if len(scripts) == 1 else ".")))
+        folder = sources.folder()
+        if not sources.named and not gathered.target.path.startswith(folder):
+            lists = (name for name in _LISTS if os.path.isfile(os.path.join(folder, name)))
+            text = "{} was not judged: --lock {} judges what an install of it takes"
+            yield from (Notice("note", Message(text, name, name)) for name in islice(lists, 1))
 
 
 def _contradictions(judgement: Judgement, peak: "MemorySection | None") -> Iterator[Notice]:

@@ -118,7 +118,7 @@ def _suspects(text: str, reading: Reading, situation: Situation) -> tuple[Suspec
 
 def _gathered(sources: Sources, matrix: Matrix) -> tuple[Gathered | None, Message | None]:
     """Return the environment; or None and the reason if one that was not named has no torch or is missing."""
-    is_named = any(getattr(sources, name, None) for name in SOURCES)
+    is_named = bool(sources.named)
     try:
         gathered = collect_facts(sources, matrix)
     except JobError as error:

@@ -77,6 +77,11 @@ class Sources(NamedTuple):
     environ: Mapping[str, str] = os.environ
     cwd: Path | None = None
 
+    @property
+    def named(self) -> list[str]:
+        """The sources of an environment that were given."""
+        return [name for name in observed.SOURCES if getattr(self, name, None)]
+
     def folder(self) -> str:
         """Return the folder that relative paths are read from."""
         return str(self.cwd or working_directory() or os.sep)
@@ -174,13 +179,13 @@ def collect_facts(sources: Sources, matrix: Matrix, *, links: bool = False) -> G
         notices += _add_pin(facts, sources, matrix)
     facts = with_assignments(facts, sources, matrix)
     about = (facts, environment.target, sources.model, cut_short(environment), sources.code)
-    gaps = unjudged(*about, typed=typed, started=started and bool(sources.recipe))
+    gaps = unjudged(*about, typed=typed, started=started and bool(sources.recipe), named=bool(sources.named))
     return Gathered(facts, environment.target, tuple(notices), gaps, environment.layout, environment.text)
 
 
 def _image(sources: Sources) -> str | None:
     """Return the recipe that names the image it runs in, unless another source names the environment; else None."""
-    if any(getattr(sources, name, None) for name in observed.SOURCES):
+    if sources.named:
         return None
     from envdoctor.observe.recipe.parts import is_containers
 
@@ -191,7 +196,7 @@ def _environment(sources: Sources, matrix: Matrix, *, for_run: bool) -> observed
     empty = [name for name in observed.SOURCES if getattr(sources, name, None) == ""]
     if empty:
         raise UsageProblem("{} is empty: is it a variable that is not set?", observed.SOURCES[empty[0]].option)
-    chosen = [name for name in observed.SOURCES if getattr(sources, name, None)]
+    chosen = sources.named
     if len(chosen) > 1:
         options = ", ".join(observed.SOURCES[name].option for name in chosen)
         raise UsageProblem("{}: give one of them, an environment has one source", options)

@@ -22,7 +22,6 @@ from envdoctor.facts.values import ABSENT, Fact, Records
 from envdoctor.judge.derivations.model import needs_of
 from envdoctor.judge.finding import Finding, OfferedFix
 from envdoctor.matrix.matrix import Matrix, load_matrix
-from envdoctor.observe.sources import SOURCES
 from envdoctor.remedy.candidates import Build, builds_of, no_build
 from envdoctor.remedy.commands import Remedy, before, try_remedy
 from envdoctor.remedy.installer import NoResolver, Wanted, resolve
@@ -85,7 +84,7 @@ def plan(
             raise UsageProblem("{} is more than a requirement", repr(line[:60]))
     matrix = matrix or load_matrix()
     page = Page(matrix.registry, lang)
-    if any(getattr(sources, name, None) for name in SOURCES):
+    if sources.named:
         return _changes(check(sources, matrix=matrix, for_code=True), sources, matrix, page)
     machine = _with_machine(sources, matrix)
     with tempfile.TemporaryDirectory(prefix="envdoctor-plan-") as folder:

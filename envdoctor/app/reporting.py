@@ -227,11 +227,13 @@ def unjudged(
     *,
     typed: bool = True,
     started: bool = False,
+    named: bool = True,
 ) -> tuple[Unjudged, ...]:
     """Return the parts of the environment, of the model and of the code in question that were not judged. A facts file
     that was written by hand has no gaps: its reader knows it. ``cut_short`` says why the environment was not read to
     its end: an error may stand in the rest. ``typed``: the user named the model, not a recipe. ``started``: a recipe,
-    which is judged itself, starts the code, and the user did not name it."""
+    which is judged itself, starts the code, and the user did not name it. ``named``: the user named the environment;
+    one that nobody did and that has neither torch nor transformers is not what anybody trains in."""
     gaps = [Unjudged(cut_short, asked=True)] if cut_short else []
     if target.kind not in (*DOCUMENTS, "none") or "package_damage" in facts:
         dists = facts.records("dist")
@@ -242,7 +244,7 @@ def unjudged(
             gaps.append(Unjudged(Message("no version of a package is known from {}", target.path), asked=not told))
         elif facts.absent("pkg.torch"):
             text = Message("torch is not installed there: nothing about training was judged")
-            gaps.append(Unjudged(text, asked=model is not None))
+            gaps.append(Unjudged(text, asked=model is not None or not (named or facts.text("pkg.transformers"))))
         gaps += _unread_files(facts)
     elif target.kind == "none" and target.path:  # nobody named it, and this run is of another
         text = Message("{} has neither torch nor transformers: name what runs this by --python or --lock", target.path)

@@ -156,3 +156,20 @@ def test_an_environment_whose_folder_cannot_be_listed_is_not_a_pass(run, tmp_pat
     assert result.code == 3
     assert str(mine) in result.err and "Traceback" not in result.err
     assert len(result.err.splitlines()) == 1
+
+
+def test_one_without_torch_that_nobody_chose_is_no_green_and_a_list_beside_it_is_named(
+    tool: Path, tmp_path: Path
+) -> None:
+    """It ended with exit code 0 and "No findings"; whoever named it is answered as before."""
+    other = make(tmp_path / "other", numpy="1.26.4")
+    (cwd := tmp_path / "project").mkdir()
+    (cwd / "requirements.txt").write_text("torch==2.4.1\n")
+    done = told(tool, cwd, "check", VIRTUAL_ENV=str(other))
+    assert done.returncode == 3 and done.stdout.startswith("Not judged: torch is not installed there")
+    assert (
+        "note: requirements.txt was not judged: --lock requirements.txt judges what an install of it takes"
+        in done.stdout
+    )
+    named = told(tool, cwd, "check", "--python", str(other))
+    assert named.returncode == 0 and "requirements.txt" not in named.stdout

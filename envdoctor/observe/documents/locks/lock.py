@@ -31,8 +31,8 @@ _VERSION = r"(?m)^version[ \t]*=|^\["
 _REBUILT = r"""[/"'][^-/"'\n]+-[^-/"'\n]+-\d[\w.]*-(?:cp|py|pp)\d[\w.]*-[\w.]+-[\w.]+\.whl"""
 
 
-#: The system that counts where none is given.
-LINUX = {"sys_platform": "linux", "platform_system": "Linux", "os_name": "posix"}
+#: The system that counts where none is given: runs are there.
+_SYSTEM = {"sys_platform": "linux", "platform_system": "Linux", "os_name": "posix", "platform_machine": "x86_64"}
 
 
 class LockError(ObservationError):
@@ -127,7 +127,8 @@ class Lock(NamedTuple):
 
 
 def counts(marker: str, wish: Wish) -> bool | None:
-    """Return whether a marker holds for the target with the chosen extras; None when the target does not say."""
+    """Return whether a marker holds for the target (x86-64 Linux where no system is given) with the chosen extras; None
+    when the target does not say."""
     if marker not in wish.decided:
         wish.decided[marker] = _holds(marker, wish) if marker else True
     return wish.decided[marker]
@@ -136,8 +137,9 @@ def counts(marker: str, wish: Wish) -> bool | None:
 def _holds(marker: str, wish: Wish) -> bool | None:
     python = wish.markers["python_version"]
     releases = pythons(wish) if python is not None else [wish.markers["python_full_version"]]
+    markers = on_system(wish)
     try:
-        answers = {holds(plain(marker, wish), {**wish.markers, "python_full_version": release}) for release in releases}
+        answers = {holds(plain(marker, wish), {**markers, "python_full_version": release}) for release in releases}
     except NotAMarker:
         return None
     return answers.pop() if len(answers) == 1 else None
@@ -147,6 +149,12 @@ def pythons(wish: Wish) -> Sequence[str]:
     """Return the Python of the target; where only its minor release was stated, the first and the last of it."""
     whole, python = wish.markers["python_full_version"], wish.markers["python_version"]
     return [whole] if whole else [f"{python}.0", f"{python}.99"] if python else []
+
+
+def on_system(wish: Wish) -> dict[str, str | None]:
+    """Return the variables of markers, those of the system too where none is given."""
+    given = {name: value for name, value in wish.markers.items() if value is not None}
+    return {**wish.markers, **(_SYSTEM if wish.markers["sys_platform"] is None else {}), **given}
 
 
 def plain(marker: str, wish: Wish) -> str:

@@ -204,10 +204,14 @@ def _facts(
     facts.add(Fact("extension", Records(builds, _BY_WHEELS), path, ""))
     notes = [*lock.notes, *install.notes]
     if undecided:
-        targets = {"python_version": "--target-python 3.11", "platform_machine": "--target-platform linux-x86_64"}
-        options = " ".join(option for variable, option in targets.items() if wish.markers[variable] is None)
-        text = "whether {} would be installed depends on the target{}"
-        notes.append(Message(text, listed(undecided, 3), f": {options}" if options else ""))
+        option = ": --target-python 3.11" if wish.markers["python_version"] is None else ""
+        notes.append(Message("whether {} would be installed depends on the target{}", listed(undecided, 3), option))
+    if (
+        wish.markers["sys_platform"] is None
+        and not lock.commands
+        and any("platform" in marker for marker in wish.decided)
+    ):
+        notes.append(Message("no system was given: markers count as on x86-64 Linux (--target-platform names another)"))
     return facts, tuple(notes)
 
 

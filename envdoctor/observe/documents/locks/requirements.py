@@ -10,7 +10,6 @@ from envdoctor.facts.values import Origin, Unknown
 from envdoctor.matrix.ledger_taking import AskedRequirement, exact
 from envdoctor.matrix.toml_files import TomlError, parse_toml
 from envdoctor.observe.documents.locks.lock import (
-    LINUX,
     WHOLE,
     Command,
     EmptyLockError,
@@ -394,10 +393,12 @@ def _where(line: str, marker: str) -> str:
     return f"{bare} ; {both}" if both else line
 
 
+#: What every index of PyTorch's builds has.
+_OF_TORCH = ("torch", "torchvision", "torchaudio")
+
+
 def _sources(sources: Any, wish: Wish) -> Iterator[dict[str, Any]]:
-    """Yield the sources of one package that may count: for this target (Linux where no system is given), with the
-    chosen extras and groups."""
-    wish = wish if wish.markers["sys_platform"] else wish._replace(markers={**wish.markers, **LINUX}, decided={})
+    """Yield the sources of one package that may count: for this target, with the chosen extras and groups."""
     for source in (sources,) if isinstance(sources, dict) else items(sources):
         name, marker = source.get("extra") or source.get("group"), source.get("marker")
         chosen = name is None or name in wish.names
@@ -406,10 +407,14 @@ def _sources(sources: Any, wish: Wish) -> Iterator[dict[str, Any]]:
 
 
 def _of_index(uv: Mapping[str, Any], sources: Mapping[str, list[dict[str, Any]]]) -> dict[str, str]:
-    """Return the packages that one index of builds alone serves, with its tag."""
-    tags = {str(index.get("name")): re.search(_TAG, str(index.get("url"))) for index in items(uv.get("index"))}
+    """Return the packages that one index of builds alone serves, with its tag: that of its source, else the first
+    index that has it (https://docs.astral.sh/uv/concepts/indexes/#searching-across-multiple-indexes)."""
+    indexes = [(index, re.search(_TAG, str(index.get("url")))) for index in items(uv.get("index"))]
+    tags = {str(index.get("name")): match[1] for index, match in indexes if match}
+    first = [match[1] for index, match in indexes if match and not index.get("explicit")][:1]
     single = ((name, tags.get(str(each[0].get("index")))) for name, each in sources.items() if len(each) == 1)
-    return {name: match[1] for name, match in single if match}
+    others = {name: tag for tag in first for name in _OF_TORCH if name not in sources}
+    return {**others, **{name: tag for name, tag in single if tag}}
 
 
 def _from_source(line: str, name: str, sources: Mapping[str, list[dict[str, Any]]]) -> str:

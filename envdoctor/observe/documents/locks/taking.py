@@ -21,7 +21,7 @@ from envdoctor.matrix.ledger_taking import (
     misnamed,
     refusals,
 )
-from envdoctor.observe.documents.locks.lock import LINUX, Command, Lock, Locked, Wish, build_of, counts, line_of
+from envdoctor.observe.documents.locks.lock import Command, Lock, Locked, Wish, build_of, counts, line_of, on_system
 from envdoctor.system.message import Message, listed
 from envdoctor.versions.pep440 import is_version, join_specifiers, same_release
 from envdoctor.versions.requirement import read_requirement
@@ -92,7 +92,7 @@ def take(lock: Lock, chosen: Mapping[str, Locked], wish: Wish, ledger: Ledger, u
         return _resolved(lock, chosen, wish, until)
     start = TakenPackages(refused=tuple(refused), notes=unread)
     # Bounds that differ between systems are those of Linux, where runs are, unless another one is named.
-    situation = TakingSituation({**every, **(LINUX if every["sys_platform"] is None else {})}, whole, target, until)
+    situation = TakingSituation(on_system(wish._replace(markers=every)), whole, target, until)
     return _installed(steps, chosen, wish, ledger, situation=situation, start=start)
 
 

@@ -49,7 +49,7 @@ _LARGEST = 1 << 20
 _OWN = ("virtual", "editable", "directory")
 _GROUPS = "dev-dependencies"
 _EXTRAS = ("optional-dependencies", _GROUPS)
-_Asked = tuple[str, str, str]
+_Asked = tuple[str, ...]
 
 
 def read_uv(text: str, path: str, wish: Wish) -> Lock:
@@ -103,9 +103,10 @@ def _reached(
     where the target does not say."""
     numbers_of: dict[_Asked, list[int]] = {}
     for number, package in enumerate(packages):
+        its = str(package.get("version", "")), str(package.get("source", ""))
         for extra in ("", *_extras_of_uv(package)):
-            for version in {"", str(package.get("version", ""))}:
-                numbers_of.setdefault((str(package.get("name")), version, extra), []).append(number)
+            for which in {("", ""), (its[0], ""), its}:
+                numbers_of.setdefault((str(package.get("name")), *which, extra), []).append(number)
     reached: dict[tuple[int, str], bool | None] = {}
     waiting: list[tuple[int, str, bool | None]] = [
         (root, extra, True) for root in roots for extra in ("", *default, *wish.names)
@@ -123,13 +124,13 @@ def _reached(
             there = counts(str(entry.get("marker", "")), wish)
             if there is False:
                 continue
-            name, version = str(entry.get("name")), str(entry.get("version", ""))
-            certain = (sure and there) if len(numbers_of.get((name, version, ""), ())) == 1 else None
-            for key in ((name, version, extra) for extra in ("", *words(entry.get("extra")))):
+            asked = tuple(str(entry.get(part, "")) for part in ("name", "version", "source"))
+            certain = (sure and there) if len(numbers_of.get((*asked, ""), ())) == 1 else None
+            for key in ((*asked, extra) for extra in ("", *words(entry.get("extra")))):
                 # All that are meant, once: a lock may ask for thousands of one name thousands of times.
                 if (key, certain) not in followed:
                     followed.add((key, certain))
-                    waiting += [(number, key[2], certain) for number in numbers_of.get(key, ())]
+                    waiting += [(number, key[-1], certain) for number in numbers_of.get(key, ())]
     return {number: sure for (number, extra), sure in reached.items() if not extra}
 
 

@@ -137,6 +137,10 @@ def test_the_one_index_of_a_package_bounds_it(read):
     """Where no system is given it is Linux's; torch 2.15.0+cpu was taken, and an error for every GPU."""
     text = PROJECT.replace("torch==2.5.1", "torch>=2.4") + INDEXES.replace("cu128", "cu121")
     assert read(text).version("torch") == "2.5.1+cu121"
+    first = (
+        text.partition("[tool.uv.sources]")[0] + '[[tool.uv.index]]\nurl = "https://download.pytorch.org/whl/cu124"\n'
+    )
+    assert read(first).version("torch") == "2.6.0+cu124"
 
 
 @pytest.mark.parametrize(
