@@ -162,7 +162,7 @@ def test_one_without_torch_that_nobody_chose_is_no_green_and_a_list_beside_it_is
     tool: Path, tmp_path: Path
 ) -> None:
     """It ended with exit code 0 and "No findings"; whoever named it is answered as before."""
-    other = make(tmp_path / "other", numpy="1.26.4")
+    other = make(tmp_path / "other", click="8.1.7")
     (cwd := tmp_path / "project").mkdir()
     (cwd / "requirements.txt").write_text("torch==2.4.1\n")
     done = told(tool, cwd, "check", VIRTUAL_ENV=str(other))
