@@ -145,7 +145,7 @@ def read_document(text: str, line: int = 0, prefix: str = "") -> tuple[RecipeEnt
     return tuple(_entries(root, line, prefix, is_json))
 
 
-class Container(NamedTuple):
+class _Container(NamedTuple):
     """A container of a file for Docker Compose or Kubernetes: its ``image``, or the ``build`` of one, and the words of
     its command as YAML has them, with their lines; ``command`` is None without one."""
 
@@ -156,7 +156,7 @@ class Container(NamedTuple):
     place: int
 
 
-def containers(text: str) -> list[Container]:
+def containers(text: str) -> list[_Container]:
     """Return the containers in a file for Docker Compose or Kubernetes; none in another file."""
     import yaml
 
@@ -175,7 +175,7 @@ def containers(text: str) -> list[Container]:
         if sources and (image is None or image.id == "scalar"):
             place = commands[-1].start_mark.line if commands else -1
             name = str(image.value) if image is not None else ""
-            entries.append(Container(name, _dockerfile(build), sources[0].start_mark.line, commands, place))
+            entries.append(_Container(name, _dockerfile(build), sources[0].start_mark.line, commands, place))
     return entries
 
 

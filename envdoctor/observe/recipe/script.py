@@ -59,7 +59,7 @@ _COMPARED: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
 }
 
 
-class Script(Calls):
+class _Script(Calls):
     """A script that is followed (:class:`Calls`). ``words`` are those behind its name in a command, None for one that
     is computed; ``names`` is a pattern of the calls that are told. Modules that it imports from ``beside`` it are
     followed, too."""
@@ -509,17 +509,19 @@ def calls_of(
     folder: str = "",
     libraries: Collection[str] = (),
     names: str = ".*",
+    shown: str = "",
 ) -> list[Any]:
     """Return calls as ``[name, [[key, value, place, file, how, own], ...], perhaps]`` (:class:`Calls`), ``perhaps`` of
     those under a condition, ``file`` being that of a module beside the script, else empty. ``words`` are those behind
-    the script's name in a command, ``folder`` is where it lies, ``names`` a pattern of the calls that are told."""
+    the script's name in a command, ``folder`` is where it lies (``shown`` in paths), ``names`` a pattern of the calls
+    that are told."""
     tree, place, _ = parse_code(content, notebook=notebook)
     beside = Beside(folder, libraries)
-    script = Script(tree, words, beside, names)
+    script = _Script(tree, words, beside, names)
     for at in script.frozen - script.trained - script.references - {-1} if script.trained - {-1} else ():
         script.calls[at] = "frozen_model", [["frozen_model", "?", script.calls[at][1][0][2], 0, False]], False
     calls = [*_training(tree, beside), *script.calls]
-    own = [os.path.relpath(path, folder) for path in beside.modules]
+    own = [os.path.normpath(os.path.join(shown, os.path.relpath(path, folder))) for path in beside.modules]
 
     def placed(number: int) -> tuple[tuple[int, ...], str]:
         module, line = divmod(number, MOST_LINES)

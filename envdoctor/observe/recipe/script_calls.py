@@ -267,7 +267,7 @@ class Calls(ABC):
         for entry in entries:
             value = [*entry.value] if isinstance(entry.value, tuple) else entry.value
             is_open = isinstance(value, str) and "${" in value  # an interpolation
-            set_below(tree, entry.key, Item(OPEN if is_open else value, line, True))
+            _set_below(tree, entry.key, Item(OPEN if is_open else value, line, True))
         return tree
 
     def _method(
@@ -360,7 +360,7 @@ class Calls(ABC):
         document = composed(self._beside, settings, self.words, OPEN)
         whole = ScriptObject()
         for key, value in (document or {}).items():
-            set_below(whole, key, Item(value, node.lineno))
+            _set_below(whole, key, Item(value, node.lineno))
         return OPEN if document is None else whole
 
     def _default(self, node: ast.expr) -> Any:
@@ -476,7 +476,7 @@ def _values_of(keywords: Mapping[str, Item]) -> dict[str, Any]:
     return {name: item.value for name, item in keywords.items()}
 
 
-def set_below(tree: ScriptObject, key: str, item: Item) -> None:
+def _set_below(tree: ScriptObject, key: str, item: Item) -> None:
     """Set the item of a dotted key, in mappings below; nothing where something else stands in their place."""
     *sections, last = key.split(".")
     into: Any = tree

@@ -83,7 +83,7 @@ class Parser:
         """Yield name, value and line of every argument, and whether the words give it; ``unknown`` stands for what they
         leave open."""
         behind = next((at for at in range(len(words), 0, -1) if (words[at - 1] or "").startswith(self._prefixes)), 0)
-        options, alone = options_of(words[behind:])
+        options, alone = _options_of(words[behind:])
         for argument in self.arguments:
             default = self.defaults.get(argument.dest, unknown if argument.required else argument.default)
             value, is_typed = unknown if behind else default, False
@@ -111,7 +111,7 @@ class DataParser(NamedTuple):
     @staticmethod
     def given(words: Words, unknown: Any) -> Iterator[tuple[str, Any]]:
         """Yield the options of the command by the names of fields."""
-        for name, texts in options_of(words)[0]:
+        for name, texts in _options_of(words)[0]:
             if not texts and name.startswith("no_"):
                 yield name.removeprefix("no_"), False
                 continue
@@ -130,7 +130,7 @@ def defaults_of(arguments: ast.arguments) -> dict[str, ast.expr]:
 
 def of_parameters(function: Any, words: Words, value: Callable[[ast.expr], Any]) -> dict[str, Any]:
     """Return the arguments of a function whose parameters are options (fire, typer); ``value`` reads a default."""
-    options, alone = options_of(words)
+    options, alone = _options_of(words)
     by_name = {name.replace("-", "_"): values for name, values in options}
     defaults, arguments = defaults_of(function.args), dict[str, Any]()
     for name in (parameter.arg for parameter in parameters_of(function.args)):
@@ -171,7 +171,7 @@ def command_options(function: Any, words: Words, value: Callable[[ast.expr], Any
     return {name: default for name, default, *_ in parser.parsed(words, unknown) if default is not unknown}
 
 
-def options_of(words: Words) -> tuple[list[tuple[str, list[str | None]]], list[str | None]]:
+def _options_of(words: Words) -> tuple[list[tuple[str, list[str | None]]], list[str | None]]:
     """Options without their dashes, each with the words up to the next one, and the words before all of them."""
     options: list[tuple[str, list[str | None]]] = []
     alone: list[str | None] = []
@@ -293,7 +293,7 @@ _OF_HYDRA = {"config-path": "config_path", "cp": "config_path", "config-name": "
 def composed(beside: Beside, options: dict[str, Any], words: Words, unknown: Any) -> dict[str, Any] | None:
     """Return what hydra composes of the ``options`` of its decorator and the words of a command, by dotted keys; None
     where that is not known."""
-    for option, (value, *_) in filter(itemgetter(1), options_of(words)[0]):
+    for option, (value, *_) in filter(itemgetter(1), _options_of(words)[0]):
         options[_OF_HYDRA.get(option, option)] = unknown if value is None else value
     folder, name = options.get("config_path"), options.get("config_name")
     if unknown in (folder, name):

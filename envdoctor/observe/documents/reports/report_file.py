@@ -225,11 +225,11 @@ _QUOTE = re.compile(r"\A\s{0,8}(?:> ?){1,5}")
 _WIDE = str.maketrans("：，、（）＝", ":,,()=")
 
 
-class ReportError(ObservationError):
+class _ReportError(ObservationError):
     """Nothing can be taken from it; the message says why. ``usage`` is False for a text in which no fact stands."""
 
 
-class ReadReport(NamedTuple):
+class _ReadReport(NamedTuple):
     """The facts, sentences about what was not read, and the text."""
 
     facts: FactSet
@@ -237,29 +237,29 @@ class ReadReport(NamedTuple):
     text: str = ""
 
 
-def read_report(place: Path, matrix: Matrix, path: str) -> ReadReport:
+def read_report(place: Path, matrix: Matrix, path: str) -> _ReadReport:
     """Return the facts of the text at ``place``, which the user calls ``path`` (``-``: standard input).
 
-    Raises :class:`ReportError`.
+    Raises :class:`_ReportError`.
     """
     try:
         data = read_named(place, path, _LARGEST)
     except OSError as error:
-        raise ReportError("{}: cannot be read: {}", path, because_of(error)) from None
+        raise _ReportError("{}: cannot be read: {}", path, because_of(error)) from None
     if data is None:
-        raise ReportError("{}: larger than {} MiB, not read", path, _LARGEST // 1024 // 1024)
+        raise _ReportError("{}: larger than {} MiB, not read", path, _LARGEST // 1024 // 1024)
     # Terminals of Windows write UTF-16 and code pages.
     text = decoded(data, "replace")
     report = report_facts(text, matrix, "report" if path == "-" else path.replace("\\", "/").rpartition("/")[2])
     if not list(report.facts):
         sentence = Message("{}: no version, GPU or system could be read in it", path)
-        nothing = ReportError(joined([sentence, *report.notes]))
+        nothing = _ReportError(joined([sentence, *report.notes]))
         nothing.usage, nothing.text = False, text
         raise nothing
     return report._replace(text=text)
 
 
-def report_facts(text: str, matrix: Matrix, name: str) -> ReadReport:
+def report_facts(text: str, matrix: Matrix, name: str) -> _ReadReport:
     """Return the facts of a text; ``name`` stands in their origins (``report:12``)."""
     lines = re.split(r"\r\n?|\n", text[:_CHARACTERS])
     cut = len(lines) > _LINES or len(text) > _CHARACTERS
@@ -296,7 +296,7 @@ def report_facts(text: str, matrix: Matrix, name: str) -> ReadReport:
         notes.append(Message("line {} of {} speaks of {} and was not read", number, name, key.removeprefix("pkg.")))
     if len(skipped) > _NAMED:
         notes.append(Message("{} more lines of {} that look like facts were not read", len(skipped) - _NAMED, name))
-    return ReadReport(facts, tuple(notes))
+    return _ReadReport(facts, tuple(notes))
 
 
 def _facts_of(claims: Iterable[Claim], name: str) -> Iterator[Fact]:
