@@ -16,8 +16,6 @@ from typing import Any
 
 from envdoctor.observe.recipe.document import REST
 from envdoctor.observe.recipe.script_calls import (
-    OPEN,
-    PERHAPS,
     Calls,
     Item,
     Loaded,
@@ -29,7 +27,7 @@ from envdoctor.observe.recipe.script_calls import (
     same,
     told,
 )
-from envdoctor.observe.recipe.script_options import MOST_LINES, Beside, dotted, joined_path
+from envdoctor.observe.recipe.script_options import MOST_LINES, OPEN, PERHAPS, Beside, dotted, joined_path
 from envdoctor.source.definitions import functions_in, last_name
 from envdoctor.source.notebook import parse_code
 
@@ -428,7 +426,7 @@ class _Script(Calls):
             case ast.Add(), str(left), str(other) if len(left) + len(other) < 4096:
                 return left + other
             case ast.Div(), str(left), str(other):
-                return joined_path([left, other], OPEN)
+                return joined_path([left, other])
             case kind, int() | float() as left, int() | float() as other if type(kind) in _OPERATORS:
                 try:
                     return _OPERATORS[type(kind)](left, other)

@@ -12,6 +12,8 @@ from typing import Any, NamedTuple
 
 from envdoctor.observe.recipe.document import REST
 from envdoctor.observe.recipe.script_options import (
+    OPEN,
+    PERHAPS,
     Beside,
     DataParser,
     Parser,
@@ -38,20 +40,10 @@ _LOADING = ("yaml.load", "json.load", "json.loads", "OmegaConf.load")
 #: Methods of a model, and functions that take one first, whose result is that model.
 _SAME_MODEL = {"half", "bfloat16", "float", "double", "to", "cuda", "cpu", "train", "eval", "requires_grad_"}
 _WRAPPED_MODEL = {"get_peft_model", "prepare_model_for_kbit_training", "prepare_model_for_int8_training"}
-
-
-class _Open:
-    """The value of what cannot be told."""
-
-    def __bool__(self) -> bool:
-        raise TypeError("nobody knows")
-
-
-OPEN: Any = _Open()
 #: Variables that a launcher sets for each process.
 _OF_LAUNCHERS = frozenset({"WORLD_SIZE", "RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "NODE_RANK", "GROUP_RANK"})
-#: Stands for a key that is given under a condition only.
-PERHAPS: Any = _Open()
+#: Whose second argument is a reference model.
+_WITH_REFERENCE = ("DPOTrainer", "KTOTrainer")
 
 
 class Item(NamedTuple):
@@ -60,10 +52,6 @@ class Item(NamedTuple):
     value: Any
     line: int
     given: bool = False
-
-
-#: Whose second argument is a reference model.
-_WITH_REFERENCE = ("DPOTrainer", "KTOTrainer")
 
 
 class Loaded(NamedTuple):
@@ -214,7 +202,7 @@ class Calls(ABC):
             case _ if last in _PARSERS:
                 return self._parser(node)
             case (_, "Path", [str(), *_]) | ("os.path.join", _, [str(), *_]):
-                return joined_path(values, OPEN)
+                return joined_path(values)
             case "os.path.dirname", _, [str()]:
                 return os.path.dirname(first)
             case ("open", _, _) | (_, "abspath" | "expanduser" | "realpath", [_]):
@@ -237,8 +225,8 @@ class Calls(ABC):
         trainer = callee.endswith(("Trainer", ".prepare", ".initialize"))
         # A Trainer takes a model first, the others take several things.
         first = 0 if "model" in named else 1 if callee.endswith("Trainer") else len(given)
-        places = [*(("model", one) for one in given[:first]), *(("#", one) for one in given[first:])]
-        for place, value in [*places, *((key, item.value) for key, item in named.items())]:
+        places = ["model"] * first + ["#"] * len(given[first:])
+        for place, value in [*zip(places, given, strict=False), *_values_of(named).items()]:
             match value:
                 case Loaded(name="model.parameters", call=call) if not hasattr(builtins, callee):
                     self.trained.add(call)
@@ -246,9 +234,7 @@ class Calls(ABC):
                     self.trained.add(call)
                 case Loaded(name="model", call=call) if trainer and place not in ("#", "ref_model"):
                     self.frozen.add(call)
-                case Loaded(name="model", call=call) if place == "ref_model" or callee.endswith(
-                    ("DPOTrainer", "KTOTrainer")
-                ):
+                case Loaded(name="model", call=call) if place == "ref_model" or callee.endswith(_WITH_REFERENCE):
                     self.references.add(call)
 
     @staticmethod
@@ -281,7 +267,7 @@ class Calls(ABC):
                 base.defaults.update(_values_of(keywords))
             case Parser(), "parse_args" | "parse_known_args", _:
                 self._step(len(base.arguments) * (1 + len(self.words) // 20))
-                parsed = {key: Item(*item) for key, *item in base.parsed(self.words, OPEN)}
+                parsed = {key: Item(*item) for key, *item in base.parsed(self.words)}
                 space = self._new(ScriptObject(parsed))
                 space.open = base.open
                 return space if name == "parse_args" else [space, OPEN]
@@ -357,7 +343,7 @@ class Calls(ABC):
     def _hydra(self, node: ast.Call) -> Any:
         """Return what hydra composes of the file that a decorator or the command names."""
         settings = {str(keyword.arg): self.value(keyword.value, self._globals) for keyword in node.keywords}
-        document = composed(self._beside, settings, self.words, OPEN)
+        document = composed(self._beside, settings, self.words)
         whole = ScriptObject()
         for key, value in (document or {}).items():
             _set_below(whole, key, Item(value, node.lineno))
@@ -416,9 +402,9 @@ class Calls(ABC):
         """Return an object for each class. A class of a library becomes a call with the options that no other class
         has. The options come from a named ``file``, else from the command (line 0), the file that it names, and those
         behind a ``flag``. What a file says that cannot be read is open."""
-        command = [(name, value) for name, value in parser.given(self.words, OPEN) if f"--{name}" != flag]
-        lists = [self._beside.text(str(value)) for name, value in parser.given(self.words, "") if f"--{name}" == flag]
-        options = [(name, value, 1) for entry in lists for name, value in parser.given((entry or "").split(), OPEN)]
+        command = [(name, value) for name, value in parser.given(self.words) if f"--{name}" != flag]
+        lists = [self._beside.text(str(value)) for name, value in parser.given(self.words) if f"--{name}" == flag]
+        options = [(name, value, 1) for entry in lists for name, value in parser.given((entry or "").split())]
         options += [(name, value, 0) for name, value in command]
         first = self.words[0] if self.words else None
         if file is OPEN:
