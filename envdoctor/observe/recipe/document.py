@@ -103,12 +103,6 @@ def folders_above(folder: str) -> list[str]:
     return list(dict.fromkeys(folders))
 
 
-def module_folders(folder: str) -> list[str]:
-    """Return the folders from which a script in a folder may import modules of its project: those above, and ``src``
-    in each."""
-    return [each for above in folders_above(folder) for each in (above, os.path.join(above, "src"))]
-
-
 def scalar(text: str) -> Scalar:
     """Return a word as YAML 1.2 and command lines of training scripts mean it: null, true, 2, 5e-4, or text."""
     if (lowered := text.lower()) in _WORDS:

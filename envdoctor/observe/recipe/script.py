@@ -25,7 +25,6 @@ from envdoctor.observe.recipe.script_calls import (
     add_setting,
     mapping_of,
     same,
-    told,
 )
 from envdoctor.observe.recipe.script_options import MOST_LINES, OPEN, PERHAPS, Beside, dotted, joined_path
 from envdoctor.source.definitions import functions_in, last_name
@@ -52,8 +51,8 @@ _COMPARED: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
     ast.LtE: operator.le,
     ast.Gt: operator.gt,
     ast.GtE: operator.ge,
-    ast.In: lambda one, other: one in other,
-    ast.NotIn: lambda one, other: one not in other,
+    ast.In: lambda item, items: item in items,
+    ast.NotIn: lambda item, items: item not in items,
 }
 
 
@@ -337,7 +336,7 @@ class _Script(Calls):
             return name
         match self.value(node.value, scope):
             case ScriptObject() as base if node.attr in base:
-                return told(base[node.attr].value)
+                return base[node.attr].certain
             case Loaded(name=owner, call=call):
                 return Loaded(f"{owner}.{node.attr}", call)
             case str() as path if node.attr == "parent":
@@ -353,7 +352,7 @@ class _Script(Calls):
             self.tell("tokenizer", settings)
         match self.value(node.value, scope), self.value(node.slice, scope):
             case dict() as base, str(key) if key in base:
-                return told(base[key].value)
+                return base[key].certain
             case list() as items, int(at) if -len(items) <= at < len(items):
                 return items[at]
         return OPEN
@@ -525,11 +524,11 @@ def calls_of(
         module, line = divmod(number, MOST_LINES)
         return ((line,), own[module - 1]) if module else (place(line), "")
 
-    told = [
+    placed_calls = [
         [name, [[key, value, *placed(line), *how] for key, value, line, *how in settings], perhaps]
         for name, settings, perhaps in calls
     ]
-    return [*told, ["#modules", [[path, None, (1,), "", 0, False] for path in own], False]]
+    return [*placed_calls, ["#modules", [[path, None, (1,), "", 0, False] for path in own], False]]
 
 
 def _training(tree: ast.Module, beside: Beside) -> list[tuple[str, list[Any], bool]]:

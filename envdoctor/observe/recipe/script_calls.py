@@ -53,6 +53,11 @@ class Item(NamedTuple):
     line: int
     given: bool = False
 
+    @property
+    def certain(self) -> Any:
+        """Return the value, unless it is given under a condition only."""
+        return OPEN if self.value is PERHAPS else self.value
+
 
 class Loaded(NamedTuple):
     """The result of ``from_pretrained``: ``model``, ``tokenizer`` or a part of it; and the number of its call."""
@@ -283,7 +288,7 @@ class Calls(ABC):
                 return self._enter(method, [base, *values], _values_of(keywords)) if method else OPEN
             case dict(), "get" | "pop", [str(), *_]:
                 otherwise = OPEN if REST in base else values[1] if len(values) > 1 else None
-                value = told(base[first].value) if first in base else otherwise
+                value = base[first].certain if first in base else otherwise
                 if name == "pop" and self._branches and first in base:
                     self._put(base, first, OPEN, node.lineno)
                 elif name == "pop":
@@ -471,10 +476,6 @@ def _set_below(tree: ScriptObject, key: str, item: Item) -> None:
         if not isinstance(into, dict):
             return
     into[last] = item
-
-
-def told(value: Any) -> Any:
-    return OPEN if value is PERHAPS else value
 
 
 def mapping_of(value: Any) -> dict[str, Item]:

@@ -15,7 +15,6 @@ from envdoctor.observe.recipe.document import (
     RecipeEntry,
     RecipeError,
     folders_above,
-    module_folders,
     read_document,
     scalar,
 )
@@ -236,7 +235,9 @@ class Beside:
         """Return a module's syntax tree, whose lines are counted on from those of the modules before it (by
         :data:`MOST_LINES` each), and folder; None for a library's. ``level`` is that of a relative import."""
         above = os.path.normpath(os.path.join(folder, *[os.pardir] * (level - 1)))
-        starts = [above] if level else module_folders(self.folder)
+        # A project's modules lie beside the script, above it, or in src there.
+        tops = folders_above(self.folder)
+        starts = [above] if level else [each for top in tops for each in (top, os.path.join(top, "src"))]
         own = self.folder and (level or name.partition(".")[0] not in self._libraries)
         for start in starts if own else ():
             base = os.path.join(start, *name.split("."))
@@ -365,15 +366,15 @@ class _Composer:
         if file is None:
             return [(package, OPEN)]
         self._open.append(name)
-        entries, others, said = file
-        package = package if said is None or forced else said.removeprefix("_global_")
+        entries, others, own_package = file
+        package = package if own_package is None or forced else own_package.removeprefix("_global_")
         at = others.index("_self_") if "_self_" in others else len(others)
         before, behind = (self._of_others(part, os.path.dirname(name), package) for part in (others[:at], others[at:]))
         self._open.pop()
-        own = ((f"{package}.{entry.key}".lstrip("."), entry.value) for entry in entries)
+        own = [(f"{package}.{entry.key}".lstrip("."), entry.value) for entry in entries]
         # An empty section leaves what stands in it.
-        left = [one for one in own if one[1] is not None or not any(key.startswith(f"{one[0]}.") for key, _ in before)]
-        return [*before, *left, *behind]
+        empty = {key for key, value in own if value is None and any(name.startswith(f"{key}.") for name, _ in before)}
+        return [*before, *(pair for pair in own if pair[0] not in empty), *behind]
 
     def _of_others(self, others: Sequence[Any], folder: str, package: str) -> list[tuple[str, Any]]:
         """Return the settings of the files that a list ``defaults`` names in a file of this folder and package."""
