@@ -28,7 +28,7 @@ _PROJECT_MARKS = {".git", "pyproject.toml", "setup.py", "setup.cfg"}
 _MAX_PARENTS = 8
 
 
-class UnreadCode(NamedTuple):
+class _UnreadCode(NamedTuple):
     """A file, cell or folder that was not read, with the reason as a clause; ``named``: the user named the file.
     Pythons ``upto`` this one refuse this ``line`` with a SyntaxError."""
 
@@ -48,20 +48,20 @@ class CodeFile(NamedTuple):
     own: frozenset[str]
     named: bool
 
-    def unread(self, reason: Message, place: Sequence[int] = ()) -> UnreadCode:
+    def unread(self, reason: Message, place: Sequence[int] = ()) -> _UnreadCode:
         """Return that it, or a cell of it, was not read."""
-        return UnreadCode(Origin(self.shown, *place) if place else self.shown, reason, self.named)
+        return _UnreadCode(Origin(self.shown, *place) if place else self.shown, reason, self.named)
 
 
 def find_code(
     places: Sequence[str], cwd: str, files: Files, modules: Collection[str]
-) -> tuple[list[CodeFile], list[UnreadCode]]:
+) -> tuple[list[CodeFile], list[_UnreadCode]]:
     """Return the files below the given paths, without repetition, and what was passed over. ``modules`` are those of
     distributions: a project's own file of such a name counts only where Python would look first, beside the script.
 
     Raises :class:`ObservationError` for a path that is neither a folder nor a Python file or notebook.
     """
-    unread: list[UnreadCode] = []
+    unread: list[_UnreadCode] = []
     paths: dict[str, str] = {}
     direct: set[str] = set()
     try:
@@ -80,10 +80,10 @@ def find_code(
                 paths[os.path.normpath(path)] = start
                 direct.add(os.path.normpath(path))
     except Spent as spent:
-        unread.append(UnreadCode(printable(", ".join(places)), said_by(spent), named=True))
+        unread.append(_UnreadCode(printable(", ".join(places)), said_by(spent), named=True))
     if len(paths) > _MAX_FILES:
         reason = Message("{} of {} files were not read: too many for one run", len(paths) - _MAX_FILES, len(paths))
-        unread.append(UnreadCode(printable(", ".join(places)), reason))
+        unread.append(_UnreadCode(printable(", ".join(places)), reason))
     chosen = list({os.path.realpath(path): (shown, path) for shown, path in list(paths.items())[:_MAX_FILES]}.values())
     project = _Project(files, modules)
     roots = [os.path.join(cwd, os.path.expanduser(path)) for path in places]
@@ -92,7 +92,7 @@ def find_code(
     return code, unread
 
 
-def _below(start: str, files: Files, unread: list[UnreadCode]) -> Iterator[str]:
+def _below(start: str, files: Files, unread: list[_UnreadCode]) -> Iterator[str]:
     """Yield scripts and notebooks below a folder, but for hidden folders, links, and folders of others' code."""
     waiting = [("", 0)]
     while waiting:
@@ -100,7 +100,8 @@ def _below(start: str, files: Files, unread: list[UnreadCode]) -> Iterator[str]:
         try:
             names = files.names(os.path.join(start, folder))
         except OSError as error:
-            unread.append(UnreadCode(printable(folder or start), Message("it cannot be listed: {}", because_of(error))))
+            reason = Message("it cannot be listed: {}", because_of(error))
+            unread.append(_UnreadCode(printable(folder or start), reason))
             continue
         if depth and _ENVIRONMENT_MARKS.intersection(names):
             continue
@@ -116,7 +117,7 @@ def _below(start: str, files: Files, unread: list[UnreadCode]) -> Iterator[str]:
                 inner.append((path, depth + 1))
         if inner and depth >= _MAX_DEPTH:
             reason = Message("its folders are nested more than {} deep", _MAX_DEPTH)
-            unread.append(UnreadCode(printable(folder), reason))
+            unread.append(_UnreadCode(printable(folder), reason))
         else:
             waiting += reversed(inner)
 
@@ -288,14 +289,14 @@ def use(request: Request) -> Found:
         if isinstance(answer, ChildProblem):
             upto = {"SyntaxError": "{}.{}".format(*sys.version_info), "NeedsPython312": "3.11"}.get(answer.kind)
             syntax = (answer.line, upto) if upto else ()
-            unread.append(UnreadCode(file.shown, answer.said(), file.named, *syntax))
+            unread.append(_UnreadCode(file.shown, answer.said(), file.named, *syntax))
             continue
         parsed.append((file, answer))
         unread += [file.unread(CELL, place) for place in answer["unread"]]
     uses = tuple(items(parsed))
     if len(uses) > _MOST:
         too_many = Message("it uses {} things; {} are told", len(uses), _MOST)
-        unread.append(UnreadCode(printable(", ".join(request.code)), too_many))
+        unread.append(_UnreadCode(printable(", ".join(request.code)), too_many))
     reason = Message("{}: {}", unread[0].place, unread[0].reason) if unread else None
     values: tuple[Value, ...] = (
         Records(completed(uses[:_MOST], request), reason),

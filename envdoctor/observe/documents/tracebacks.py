@@ -185,7 +185,7 @@ def _plain(line: str) -> str:
     return line
 
 
-class TracebackFrame(NamedTuple):
+class _TracebackFrame(NamedTuple):
     """``path`` as written, ``function`` ("" when it is not said), ``code`` the source line below ("" for none)."""
 
     path: str
@@ -207,7 +207,7 @@ class Reading(NamedTuple):
     error: str
     message: str
     failure: Failure | None
-    frames: tuple[TracebackFrame, ...] = ()
+    frames: tuple[_TracebackFrame, ...] = ()
     statements: tuple[str, ...] = ()
 
 
@@ -255,7 +255,7 @@ def read_error(text: str) -> Reading:
     before = max((error.line for error in errors if error.line < chosen.line), default=-1)
     heads = (at for at in range(chosen.line - 1, before, -1) if "Traceback (most recent call last)" in lines[at])
     block = lines[next(heads, before + 1) : chosen.line]
-    frames = list(frames_of(block))
+    frames = list(_frames_of(block))
     if failure is not None:
         failure = _completed(failure, chosen, frames, block)
     statements = tuple(filter(None, map(imported_in, [frame.code for frame in frames] or lines[: chosen.line])))
@@ -271,7 +271,7 @@ def _bare(lines: Sequence[str]) -> Reading:
             statements = tuple(filter(None, map(imported_in, lines[:number])))
             return Reading("", failure.message.strip(), failure, (), statements)
     texts = [line.strip() for line in lines if line.strip()]
-    return Reading("", texts[0] if len(texts) == 1 else "", None, tuple(frames_of(lines)))
+    return Reading("", texts[0] if len(texts) == 1 else "", None, tuple(_frames_of(lines)))
 
 
 def _errors(lines: Sequence[str]) -> Iterator[_Error]:
@@ -327,7 +327,7 @@ def _that_matters(errors: Sequence[_Error], lines: Sequence[str]) -> _Error:
     return chosen or lazy or last or errors[-1]
 
 
-def _completed(failure: Failure, error: _Error, frames: Sequence[TracebackFrame], block: Sequence[str]) -> Failure:
+def _completed(failure: Failure, error: _Error, frames: Sequence[_TracebackFrame], block: Sequence[str]) -> Failure:
     """Return what older Pythons leave out of the message, from the statement that failed."""
     while len(frames) > 1 and "(*args, **kwargs)" in frames[-1].code and frames[-2].code:
         frames = frames[:-1]  # a decorator hands the call on
@@ -366,7 +366,7 @@ def imported_in(code: str) -> str:
     return match[1] if match else ""
 
 
-def frames_of(lines: Sequence[str]) -> Iterator[TracebackFrame]:
+def _frames_of(lines: Sequence[str]) -> Iterator[_TracebackFrame]:
     """Yield every frame in the lines, in order: as Python writes them, and as notebooks do."""
     for number, line in enumerate(lines):
         place = _place(line)
@@ -375,7 +375,7 @@ def frames_of(lines: Sequence[str]) -> Iterator[TracebackFrame]:
         elif place is None and (match := _CELL.search(line)):
             place = "", int(match[1]), ""
         if place is not None:
-            yield TracebackFrame(*place, _code(lines, number))
+            yield _TracebackFrame(*place, _code(lines, number))
 
 
 def _code(lines: Sequence[str], number: int) -> str:

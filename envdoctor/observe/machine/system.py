@@ -249,8 +249,8 @@ def _chosen(request: Request, variable: str, instead: tuple[str, ...]) -> tuple[
     """Path of the compiler that the variable or else PATH gives."""
     setting = request.environ.get(variable)
     if setting is None:
-        found = next((path for name in instead if (path := _on_path(name, request))), None)
-        return found or ABSENT, "PATH"
+        program = next((path for name in instead if (path := _on_path(name, request))), None)
+        return program or ABSENT, "PATH"
     import shlex
 
     try:

@@ -82,11 +82,11 @@ def remote_code(request: Request) -> Found:
     if source.folder is None:
         return source.unread(remote_code.keys)
     parsed = _read_folder(source.folder, source.repo or source.given)
-    values = [parsed] * 3 if isinstance(parsed, Unknown) else _told(parsed, request)
+    values = [parsed] * 3 if isinstance(parsed, Unknown) else _values(parsed, request)
     return [(key, value, "*.py") for key, value in zip(remote_code.keys, values, strict=True)]
 
 
-def _told(parsed: _Answers, request: Request) -> tuple[Value, ...]:
+def _values(parsed: _Answers, request: Request) -> tuple[Value, ...]:
     source = request.source
     methods = {method for answer in parsed.values() for method in answer["methods"]}
     names = {f".{attribute}" for answer in parsed.values() for attribute in answer["attributes"]}

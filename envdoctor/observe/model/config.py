@@ -167,8 +167,8 @@ def _vocabulary(name: str, rows: Rows) -> int:
     """Return the largest vocabulary of the models that have about as many parameters as a name tells."""
     billions, sizes = _billions(name) or 0.0, ((_billions(row["names"][0]) or 0.0, row["config"]) for row in rows)
     near = (config for size, config in sizes if abs(size - billions) <= _FURTHEST * billions)
-    found = (_number([*_text_parts(config), config], "vocab_size", "padded_vocab_size") for config in near)
-    return max((size for size in found if isinstance(size, int)), default=0)
+    vocabularies = (_number([*_text_parts(config), config], "vocab_size", "padded_vocab_size") for config in near)
+    return max((size for size in vocabularies if isinstance(size, int)), default=0)
 
 
 def _billions(name: str) -> float | None:
@@ -286,7 +286,7 @@ def _number(parts: Sequence[Config], *names: str) -> Value | None:
     return None
 
 
-def _said(parts: Sequence[Config], *names: str) -> Value:
+def _size(parts: Sequence[Config], *names: str) -> Value:
     value = _number(parts, *names)
     if value is None:
         return Unknown(Message("config.json does not give {}: the default of the model's class holds", names[0]))
@@ -301,10 +301,10 @@ def _key_value_heads(_: Config, parts: Sequence[Config]) -> Value:
         grouped = part.get("multi_query_attention", part.get("multi_query"))
         if grouped is True:
             # ChatGLM names the number of groups; where multi-query is all that is said, there is one head.
-            return _said(parts, "multi_query_group_num") if "multi_query_attention" in part else 1
+            return _size(parts, "multi_query_group_num") if "multi_query_attention" in part else 1
         if grouped is False or "num_key_value_heads" in part:
-            return _said(parts, *_HEADS)
-    return _said((), "num_key_value_heads")
+            return _size(parts, *_HEADS)
+    return _size((), "num_key_value_heads")
 
 
 def _head_dim(_: Config, parts: Sequence[Config]) -> Value:
@@ -313,7 +313,7 @@ def _head_dim(_: Config, parts: Sequence[Config]) -> Value:
         return value
     if any(part.get("qk_rope_head_dim") is not None for part in parts):
         return Unknown(Message("multi-head latent attention has heads of several sizes (qk_nope_head_dim, v_head_dim)"))
-    hidden, heads = _said(parts, *_HIDDEN_SIZE), _said(parts, *_HEADS)
+    hidden, heads = _size(parts, *_HIDDEN_SIZE), _size(parts, *_HEADS)
     if not isinstance(hidden, int) or not isinstance(heads, int):
         return hidden if isinstance(hidden, Unknown) else heads
     if not heads or hidden % heads:
@@ -342,13 +342,13 @@ _READ: dict[str, Callable[[Config, Sequence[Config]], Value]] = {
     "model.remote_code": _remote_code,
     "model.transformers_version": _transformers_version,
     "model.config_keys": _config_keys,
-    "model.hidden_size": lambda _, parts: _said(parts, *_HIDDEN_SIZE),
-    "model.num_layers": lambda _, parts: _said(parts, "num_hidden_layers", "num_layers", "n_layer", "n_layers"),
-    "model.num_attention_heads": lambda _, parts: _said(parts, *_HEADS),
+    "model.hidden_size": lambda _, parts: _size(parts, *_HIDDEN_SIZE),
+    "model.num_layers": lambda _, parts: _size(parts, "num_hidden_layers", "num_layers", "n_layer", "n_layers"),
+    "model.num_attention_heads": lambda _, parts: _size(parts, *_HEADS),
     "model.num_key_value_heads": _key_value_heads,
     "model.head_dim": _head_dim,
     "model.num_experts": _experts,
-    "model.vocab_size": lambda _, parts: _said(parts, "vocab_size", "padded_vocab_size"),
+    "model.vocab_size": lambda _, parts: _size(parts, "vocab_size", "padded_vocab_size"),
 }
 #: What the table model-shapes has of a model; the rest stands in its files alone.
 _OF_A_SHAPE = (

@@ -103,12 +103,6 @@ def folders_above(folder: str) -> list[str]:
     return list(dict.fromkeys(folders))
 
 
-def module_folders(folder: str) -> list[str]:
-    """Return the folders from which a script in a folder may import modules of its project: those above, and ``src``
-    in each."""
-    return [each for above in folders_above(folder) for each in (above, os.path.join(above, "src"))]
-
-
 def scalar(text: str) -> Scalar:
     """Return a word as YAML 1.2 and command lines of training scripts mean it: null, true, 2, 5e-4, or text."""
     if (lowered := text.lower()) in _WORDS:
@@ -145,7 +139,7 @@ def read_document(text: str, line: int = 0, prefix: str = "") -> tuple[RecipeEnt
     return tuple(_entries(root, line, prefix, is_json))
 
 
-class Container(NamedTuple):
+class _Container(NamedTuple):
     """A container of a file for Docker Compose or Kubernetes: its ``image``, or the ``build`` of one, and the words of
     its command as YAML has them, with their lines; ``command`` is None without one."""
 
@@ -156,7 +150,7 @@ class Container(NamedTuple):
     place: int
 
 
-def containers(text: str) -> list[Container]:
+def containers(text: str) -> list[_Container]:
     """Return the containers in a file for Docker Compose or Kubernetes; none in another file."""
     import yaml
 
@@ -175,7 +169,7 @@ def containers(text: str) -> list[Container]:
         if sources and (image is None or image.id == "scalar"):
             place = commands[-1].start_mark.line if commands else -1
             name = str(image.value) if image is not None else ""
-            entries.append(Container(name, _dockerfile(build), sources[0].start_mark.line, commands, place))
+            entries.append(_Container(name, _dockerfile(build), sources[0].start_mark.line, commands, place))
     return entries
 
 

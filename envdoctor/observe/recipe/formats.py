@@ -8,11 +8,6 @@ from typing import Any, NamedTuple
 from envdoctor.matrix.matrix import Matrix
 from envdoctor.observe.recipe.document import DOCUMENTS, REST, Part, RecipeEntry
 
-#: Formats of what says something of a run, and is no recipe of its own.
-NO_RECIPES = (
-    *("environment", "plain-training", "model-cast", "tokenizer", "torch-loop", "trainer", "trainer-run", "datasets"),
-    *("script-arguments", "attention-patch", "model-config", "other-training", "frozen-model", "own-batches"),
-)
 #: How much a misspelled key is like the one that is meant, and how many others a file of a strict framework may have.
 MISSPELLED, _MOST_FOREIGN = 0.87, 4
 _NUMBERS = {"1": "true", "0": "false"}
@@ -137,7 +132,7 @@ class Formats:
         """Return the modules of the libraries that have formats."""
         names = {str(row.get("call", "")) for row in self._released}
         # What stands beside a framework has names of variables: model.half, trainer.train.
-        callables = [name for form in self if form.name not in NO_RECIPES for name in form.names]
+        callables = [name for form in self if not form.row.get("aside") for name in form.names]
         names |= {name for name in callables if "." in name and not name.endswith(".py")}
         tops = {name.partition(".")[0] for name in names} | {str(row["package"]) for row in self._released}
         return {top for top in tops if top.isidentifier() and top.islower()}
@@ -188,7 +183,7 @@ class Formats:
             form = self.of_part(part, asked=asked)
             if form is None:
                 continue
-            beside = form.name in NO_RECIPES
+            beside = form.row.get("aside", False)
             key = (form.name, part.program if form.framework or beside else "")
             before = chosen.get(key)
             if before is not None and beside:
@@ -203,7 +198,7 @@ class Formats:
                 not part.line and (before[0].perhaps, len(part.entries)) > (part.perhaps, 2 * len(before[0].entries))
             ):
                 chosen[key] = (part, form)
-        return () if all(form.name in NO_RECIPES for _, form in chosen.values()) else tuple(chosen.values())
+        return () if all(form.row.get("aside") for _, form in chosen.values()) else tuple(chosen.values())
 
     def named_files(self, parts: Iterable[tuple[Part, Format]]) -> Iterator[RecipeEntry]:
         """Yield the settings that name a document (DeepSpeed's file), or a configuration that the framework brings."""

@@ -137,29 +137,19 @@ def python_calls(
     """
     from envdoctor.system.asking import ChildProblem, Limits, ask_once
 
-    question = {"notebook": notebook, "words": words, "folder": folder}
+    question = {"notebook": notebook, "words": words, "folder": folder, "shown": shown}
     question |= {"libraries": [*formats.libraries], "names": formats.pattern}
     child = "envdoctor.observe.recipe.script:calls_of"
     answer = ask_once(child, question, Limits(seconds=20.0, mib=1024), content, packages=True)
     if isinstance(answer, ChildProblem):
         raise RecipeError(answer.clause())
 
-    def below(name: str) -> str:
-        return os.path.normpath(os.path.join(shown, name))
-
     def entry(setting: list[Any]) -> RecipeEntry:
         key, value, place, file, how, own = setting
         value = tuple(value) if isinstance(value, list) else value
-        module = file and below(file)
-        return RecipeEntry(key, value, tuple(place), computed=how > 0, perhaps=how == 2, own=own, file=module)
+        return RecipeEntry(key, value, tuple(place), computed=how > 0, perhaps=how == 2, own=own, file=file)
 
-    parts = [Part(name, tuple(map(entry, settings)), perhaps=perhaps) for name, settings, perhaps in answer]
-    return [
-        part._replace(entries=tuple(item._replace(key=below(item.key)) for item in part.entries))
-        if part.program == "#modules"
-        else part
-        for part in parts
-    ]
+    return [Part(name, tuple(map(entry, settings)), perhaps=perhaps) for name, settings, perhaps in answer]
 
 
 def _unfolded(part: Part) -> Part:

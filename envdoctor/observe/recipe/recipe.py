@@ -10,7 +10,7 @@ from envdoctor.facts.registry import FactSpec, FactTypeError, parse_value, unlis
 from envdoctor.facts.values import ABSENT, Fact, Known, Origin, Records, Unknown, Value, spell
 from envdoctor.observe.recipe.document import REST, Part, RecipeEntry
 from envdoctor.observe.recipe.files import RecipeFile, read_files, with_code
-from envdoctor.observe.recipe.formats import MISSPELLED, NO_RECIPES, Format, Formats, Meaning, spelled
+from envdoctor.observe.recipe.formats import MISSPELLED, Format, Formats, Meaning, spelled
 from envdoctor.system.message import Message, alike, said_by
 from envdoctor.versions.pep440 import satisfies
 
@@ -38,7 +38,7 @@ _OFF = (False, 0, "none", "None", "no")
 _Here = dict[str, tuple[Fact, RecipeEntry]]
 
 
-class Statements:
+class _Statements:
     """What the parts of a recipe say, taken in one after the other.
 
     ``said`` holds the fact of each field, ``weak`` the one of a format's or a program's name, for fields without a key.
@@ -113,7 +113,7 @@ class Statements:
             called = part.program > "" and not part.line and "launcher" not in says
             is_made = entry.computed and called and field in self.said
             if (form.authority >= 0 and not is_made) or field not in self.said:
-                self.said[field] = joined(self.said.get(field), fact) if field == "kernels" else fact
+                self.said[field] = _joined(self.said.get(field), fact) if field == "kernels" else fact
 
     def _key(self, entry: RecipeEntry, place: str, form: Format, call: str | None, here: _Here) -> None:
         """Add one item of ``recipe_key``, and what the key says."""
@@ -181,7 +181,7 @@ class Statements:
             if owner.authority < 0:
                 against = self.said.get(field, against)
             if meaning.add and before is not None:
-                fact = joined(before[0], fact)
+                fact = _joined(before[0], fact)
             elif field == "dialect" and before is not None:
                 # Options of several generations may stand together: the newest tells which it is.
                 words = list(getattr(self.registry.find(fact.key), "values", ()))
@@ -233,7 +233,7 @@ class Statements:
         return Fact(f"recipe.{field}", value, origin, source)
 
 
-def joined(before: Fact | None, fact: Fact) -> Fact:
+def _joined(before: Fact | None, fact: Fact) -> Fact:
     """Return a list with what was in it before."""
     if before is None or not isinstance(before.value, tuple) or not isinstance(fact.value, tuple):
         return fact
@@ -307,8 +307,8 @@ def recipe_of(
     if scripts and True not in scripts:
         # Of a script that hands its model to an engine, and trains nothing, the options are no Trainer's.
         engines = {form.name for _, part, form in parts if (form.named(part.program) or {}).get("method") in _ENGINES}
-        parts = [triple for triple in parts if not engines or triple[2].name in engines or triple[2].name in NO_RECIPES]
-    statements = Statements(formats, called)
+        parts = [each for each in parts if not engines or each[2].name in engines or each[2].row.get("aside")]
+    statements = _Statements(formats, called)
     # A command line stands above the files that it names; what must agree with the others comes behind them.
     ranked = sorted(parts, key=lambda triple: (triple[2].authority < 0, triple[2].authority, triple[1].program > ""))
     for name, part, form in ranked:
@@ -327,7 +327,7 @@ def recipe_of(
     values = {name: fields[key].value if key in fields else installed(key) for name, key in variables.items()}
     lenient = {name for name, value in values.items() if str(value).lower() in _ON}
     keys = [{**item, "call": ABSENT} if item["format"] in lenient else item for item in statements.keys]
-    pairs = dict.fromkeys((name, form.name) for name, _, form in parts if form.name not in NO_RECIPES)
+    pairs = dict.fromkeys((name, form.name) for name, _, form in parts if not form.row.get("aside"))
     listed: dict[str, Value] = {
         "recipe.arguments": tuple(dict.fromkeys(str(item["key"]) for item in keys)),
         "recipe_file": Records(tuple({"path": name, "format": form} for name, form in pairs)),
@@ -347,7 +347,7 @@ def gpus_named(words: str) -> int | None:
 
 
 def _complete(
-    statements: Statements, forms: Sequence[Format], installed: Callable[[str], Value], unread: Sequence[str]
+    statements: _Statements, forms: Sequence[Format], installed: Callable[[str], Value], unread: Sequence[str]
 ) -> None:
     """Add to what is said. ``forms`` are the recipe's formats, ``installed`` gives the facts of the environment, for
     defaults that changed with a release; ``unread`` are files that it names, or keys that do, and that nobody read."""
@@ -365,7 +365,7 @@ def _complete(
         form, name = (formats["hf-arguments"], "trainer") if others else (framework, framework.name)
         facts["framework"] = statements.fact("framework", form.framework, statements.files[name])
     for field, fact in statements.weak.items():
-        facts[field] = joined(facts.get(field), fact) if field == "kernels" else facts.get(field, fact)
+        facts[field] = _joined(facts.get(field), fact) if field == "kernels" else facts.get(field, fact)
     # A file that was not read may say anything of DeepSpeed, for which nearly all documents are; a script may make the
     # model in any way.
     of_deepspeed = {meaning.field for meanings in formats["deepspeed"].keys.values() for meaning in meanings}
@@ -421,7 +421,7 @@ def _complete(
     _follow(statements, forms)
 
 
-def _cut(statements: Statements, forms: Sequence[Format], facts: dict[str, Fact]) -> None:
+def _cut(statements: _Statements, forms: Sequence[Format], facts: dict[str, Fact]) -> None:
     """Set a length that a tokenizer says to the most that a call takes of it, unless the call may be told another."""
     keys = {*statements.given, *(str(item["key"]) for item in statements.keys)}
     for form, row in ((owner, limit) for owner in forms for limit in owner.row.get("at_most", ())):
@@ -432,7 +432,7 @@ def _cut(statements: Statements, forms: Sequence[Format], facts: dict[str, Fact]
             facts[row["field"]] = statements.fact(row["field"], row["value"], _default_of(form), "preset")
 
 
-def _follow(statements: Statements, forms: Sequence[Format]) -> None:
+def _follow(statements: _Statements, forms: Sequence[Format]) -> None:
     """Set the reference model, QLoRA, and the batch size: that of evaluation counts when it evaluates."""
     facts = statements.said
     method = _value(facts, "method")
@@ -458,7 +458,7 @@ def _number(facts: dict[str, Fact], field: str) -> float | None:
     return value if isinstance(value, (int, float)) else None
 
 
-def _compute(statements: Statements, field: str, formula: Callable[..., int | float], *parts: str) -> None:
+def _compute(statements: _Statements, field: str, formula: Callable[..., int | float], *parts: str) -> None:
     values = [_number(statements.said, part) for part in parts]
     if isinstance(_value(statements.said, field), Unknown | None) and None not in values:
         facts = [statements.said[part] for part in parts]
@@ -466,7 +466,7 @@ def _compute(statements: Statements, field: str, formula: Callable[..., int | fl
         statements.said[field] = statements.fact(field, formula(*values), first.origin, first.source)
 
 
-def _own(statements: Statements, field: str, forms: Sequence[Format]) -> Fact | None:
+def _own(statements: _Statements, field: str, forms: Sequence[Format]) -> Fact | None:
     """Return the field as unknown if a key that no format has may say it: a switch of the script's own."""
     names = tuple(name for form in forms for name in form.row.get("own", {}).get(field, ()))
     for item in statements.keys if names else ():
@@ -479,7 +479,7 @@ def _own(statements: Statements, field: str, forms: Sequence[Format]) -> Fact | 
 
 
 def _default(
-    statements: Statements, field: str, forms: Sequence[Format], installed: Callable[[str], Value]
+    statements: _Statements, field: str, forms: Sequence[Format], installed: Callable[[str], Value]
 ) -> Fact | None:
     says = {form.name: {meaning.field for several in form.keys.values() for meaning in several} for form in forms}
     if open_in := next((name for name, fields in says.items() if name in statements.rests and field in fields), None):
@@ -505,7 +505,7 @@ def _default(
     return None
 
 
-def _released(statements: Statements, field: str, form: Format, installed: Callable[[str], Value]) -> Fact | None:
+def _released(statements: _Statements, field: str, form: Format, installed: Callable[[str], Value]) -> Fact | None:
     """Return what the installed release takes for the keys of a field that nobody writes: of several the first that
     says something. Unknown where releases that it may be differ; None where none says it."""
     rows, meanings = statements.released(form.name)

@@ -16,8 +16,6 @@ from typing import Any
 
 from envdoctor.observe.recipe.document import REST
 from envdoctor.observe.recipe.script_calls import (
-    OPEN,
-    PERHAPS,
     Calls,
     Item,
     Loaded,
@@ -27,9 +25,8 @@ from envdoctor.observe.recipe.script_calls import (
     add_setting,
     mapping_of,
     same,
-    told,
 )
-from envdoctor.observe.recipe.script_options import MOST_LINES, Beside, dotted, joined_path
+from envdoctor.observe.recipe.script_options import MOST_LINES, OPEN, PERHAPS, Beside, dotted, joined_path
 from envdoctor.source.definitions import functions_in, last_name
 from envdoctor.source.notebook import parse_code
 
@@ -54,12 +51,12 @@ _COMPARED: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
     ast.LtE: operator.le,
     ast.Gt: operator.gt,
     ast.GtE: operator.ge,
-    ast.In: lambda one, other: one in other,
-    ast.NotIn: lambda one, other: one not in other,
+    ast.In: lambda item, items: item in items,
+    ast.NotIn: lambda item, items: item not in items,
 }
 
 
-class Script(Calls):
+class _Script(Calls):
     """A script that is followed (:class:`Calls`). ``words`` are those behind its name in a command, None for one that
     is computed; ``names`` is a pattern of the calls that are told. Modules that it imports from ``beside`` it are
     followed, too."""
@@ -339,7 +336,7 @@ class Script(Calls):
             return name
         match self.value(node.value, scope):
             case ScriptObject() as base if node.attr in base:
-                return told(base[node.attr].value)
+                return base[node.attr].certain
             case Loaded(name=owner, call=call):
                 return Loaded(f"{owner}.{node.attr}", call)
             case str() as path if node.attr == "parent":
@@ -355,7 +352,7 @@ class Script(Calls):
             self.tell("tokenizer", settings)
         match self.value(node.value, scope), self.value(node.slice, scope):
             case dict() as base, str(key) if key in base:
-                return told(base[key].value)
+                return base[key].certain
             case list() as items, int(at) if -len(items) <= at < len(items):
                 return items[at]
         return OPEN
@@ -428,7 +425,7 @@ class Script(Calls):
             case ast.Add(), str(left), str(other) if len(left) + len(other) < 4096:
                 return left + other
             case ast.Div(), str(left), str(other):
-                return joined_path([left, other], OPEN)
+                return joined_path([left, other])
             case kind, int() | float() as left, int() | float() as other if type(kind) in _OPERATORS:
                 try:
                     return _OPERATORS[type(kind)](left, other)
@@ -509,27 +506,29 @@ def calls_of(
     folder: str = "",
     libraries: Collection[str] = (),
     names: str = ".*",
+    shown: str = "",
 ) -> list[Any]:
     """Return calls as ``[name, [[key, value, place, file, how, own], ...], perhaps]`` (:class:`Calls`), ``perhaps`` of
     those under a condition, ``file`` being that of a module beside the script, else empty. ``words`` are those behind
-    the script's name in a command, ``folder`` is where it lies, ``names`` a pattern of the calls that are told."""
+    the script's name in a command, ``folder`` is where it lies (``shown`` in paths), ``names`` a pattern of the calls
+    that are told."""
     tree, place, _ = parse_code(content, notebook=notebook)
     beside = Beside(folder, libraries)
-    script = Script(tree, words, beside, names)
+    script = _Script(tree, words, beside, names)
     for at in script.frozen - script.trained - script.references - {-1} if script.trained - {-1} else ():
         script.calls[at] = "frozen_model", [["frozen_model", "?", script.calls[at][1][0][2], 0, False]], False
     calls = [*_training(tree, beside), *script.calls]
-    own = [os.path.relpath(path, folder) for path in beside.modules]
+    own = [os.path.normpath(os.path.join(shown, os.path.relpath(path, folder))) for path in beside.modules]
 
     def placed(number: int) -> tuple[tuple[int, ...], str]:
         module, line = divmod(number, MOST_LINES)
         return ((line,), own[module - 1]) if module else (place(line), "")
 
-    told = [
+    placed_calls = [
         [name, [[key, value, *placed(line), *how] for key, value, line, *how in settings], perhaps]
         for name, settings, perhaps in calls
     ]
-    return [*told, ["#modules", [[path, None, (1,), "", 0, False] for path in own], False]]
+    return [*placed_calls, ["#modules", [[path, None, (1,), "", 0, False] for path in own], False]]
 
 
 def _training(tree: ast.Module, beside: Beside) -> list[tuple[str, list[Any], bool]]:

@@ -12,6 +12,8 @@ from typing import Any, NamedTuple
 
 from envdoctor.observe.recipe.document import REST
 from envdoctor.observe.recipe.script_options import (
+    OPEN,
+    PERHAPS,
     Beside,
     DataParser,
     Parser,
@@ -38,20 +40,10 @@ _LOADING = ("yaml.load", "json.load", "json.loads", "OmegaConf.load")
 #: Methods of a model, and functions that take one first, whose result is that model.
 _SAME_MODEL = {"half", "bfloat16", "float", "double", "to", "cuda", "cpu", "train", "eval", "requires_grad_"}
 _WRAPPED_MODEL = {"get_peft_model", "prepare_model_for_kbit_training", "prepare_model_for_int8_training"}
-
-
-class _Open:
-    """The value of what cannot be told."""
-
-    def __bool__(self) -> bool:
-        raise TypeError("nobody knows")
-
-
-OPEN: Any = _Open()
 #: Variables that a launcher sets for each process.
 _OF_LAUNCHERS = frozenset({"WORLD_SIZE", "RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "NODE_RANK", "GROUP_RANK"})
-#: Stands for a key that is given under a condition only.
-PERHAPS: Any = _Open()
+#: Whose second argument is a reference model.
+_WITH_REFERENCE = ("DPOTrainer", "KTOTrainer")
 
 
 class Item(NamedTuple):
@@ -61,9 +53,10 @@ class Item(NamedTuple):
     line: int
     given: bool = False
 
-
-#: Whose second argument is a reference model.
-_WITH_REFERENCE = ("DPOTrainer", "KTOTrainer")
+    @property
+    def certain(self) -> Any:
+        """Return the value, unless it is given under a condition only."""
+        return OPEN if self.value is PERHAPS else self.value
 
 
 class Loaded(NamedTuple):
@@ -214,7 +207,7 @@ class Calls(ABC):
             case _ if last in _PARSERS:
                 return self._parser(node)
             case (_, "Path", [str(), *_]) | ("os.path.join", _, [str(), *_]):
-                return joined_path(values, OPEN)
+                return joined_path(values)
             case "os.path.dirname", _, [str()]:
                 return os.path.dirname(first)
             case ("open", _, _) | (_, "abspath" | "expanduser" | "realpath", [_]):
@@ -237,8 +230,8 @@ class Calls(ABC):
         trainer = callee.endswith(("Trainer", ".prepare", ".initialize"))
         # A Trainer takes a model first, the others take several things.
         first = 0 if "model" in named else 1 if callee.endswith("Trainer") else len(given)
-        places = [*(("model", one) for one in given[:first]), *(("#", one) for one in given[first:])]
-        for place, value in [*places, *((key, item.value) for key, item in named.items())]:
+        places = ["model"] * first + ["#"] * len(given[first:])
+        for place, value in [*zip(places, given, strict=False), *_values_of(named).items()]:
             match value:
                 case Loaded(name="model.parameters", call=call) if not hasattr(builtins, callee):
                     self.trained.add(call)
@@ -246,9 +239,7 @@ class Calls(ABC):
                     self.trained.add(call)
                 case Loaded(name="model", call=call) if trainer and place not in ("#", "ref_model"):
                     self.frozen.add(call)
-                case Loaded(name="model", call=call) if place == "ref_model" or callee.endswith(
-                    ("DPOTrainer", "KTOTrainer")
-                ):
+                case Loaded(name="model", call=call) if place == "ref_model" or callee.endswith(_WITH_REFERENCE):
                     self.references.add(call)
 
     @staticmethod
@@ -267,7 +258,7 @@ class Calls(ABC):
         for entry in entries:
             value = [*entry.value] if isinstance(entry.value, tuple) else entry.value
             is_open = isinstance(value, str) and "${" in value  # an interpolation
-            set_below(tree, entry.key, Item(OPEN if is_open else value, line, True))
+            _set_below(tree, entry.key, Item(OPEN if is_open else value, line, True))
         return tree
 
     def _method(
@@ -281,7 +272,7 @@ class Calls(ABC):
                 base.defaults.update(_values_of(keywords))
             case Parser(), "parse_args" | "parse_known_args", _:
                 self._step(len(base.arguments) * (1 + len(self.words) // 20))
-                parsed = {key: Item(*item) for key, *item in base.parsed(self.words, OPEN)}
+                parsed = {key: Item(*item) for key, *item in base.parsed(self.words)}
                 space = self._new(ScriptObject(parsed))
                 space.open = base.open
                 return space if name == "parse_args" else [space, OPEN]
@@ -297,7 +288,7 @@ class Calls(ABC):
                 return self._enter(method, [base, *values], _values_of(keywords)) if method else OPEN
             case dict(), "get" | "pop", [str(), *_]:
                 otherwise = OPEN if REST in base else values[1] if len(values) > 1 else None
-                value = told(base[first].value) if first in base else otherwise
+                value = base[first].certain if first in base else otherwise
                 if name == "pop" and self._branches and first in base:
                     self._put(base, first, OPEN, node.lineno)
                 elif name == "pop":
@@ -357,10 +348,10 @@ class Calls(ABC):
     def _hydra(self, node: ast.Call) -> Any:
         """Return what hydra composes of the file that a decorator or the command names."""
         settings = {str(keyword.arg): self.value(keyword.value, self._globals) for keyword in node.keywords}
-        document = composed(self._beside, settings, self.words, OPEN)
+        document = composed(self._beside, settings, self.words)
         whole = ScriptObject()
         for key, value in (document or {}).items():
-            set_below(whole, key, Item(value, node.lineno))
+            _set_below(whole, key, Item(value, node.lineno))
         return OPEN if document is None else whole
 
     def _default(self, node: ast.expr) -> Any:
@@ -416,9 +407,9 @@ class Calls(ABC):
         """Return an object for each class. A class of a library becomes a call with the options that no other class
         has. The options come from a named ``file``, else from the command (line 0), the file that it names, and those
         behind a ``flag``. What a file says that cannot be read is open."""
-        command = [(name, value) for name, value in parser.given(self.words, OPEN) if f"--{name}" != flag]
-        lists = [self._beside.text(str(value)) for name, value in parser.given(self.words, "") if f"--{name}" == flag]
-        options = [(name, value, 1) for entry in lists for name, value in parser.given((entry or "").split(), OPEN)]
+        command = [(name, value) for name, value in parser.given(self.words) if f"--{name}" != flag]
+        lists = [self._beside.text(str(value)) for name, value in parser.given(self.words) if f"--{name}" == flag]
+        options = [(name, value, 1) for entry in lists for name, value in parser.given((entry or "").split())]
         options += [(name, value, 0) for name, value in command]
         first = self.words[0] if self.words else None
         if file is OPEN:
@@ -476,7 +467,7 @@ def _values_of(keywords: Mapping[str, Item]) -> dict[str, Any]:
     return {name: item.value for name, item in keywords.items()}
 
 
-def set_below(tree: ScriptObject, key: str, item: Item) -> None:
+def _set_below(tree: ScriptObject, key: str, item: Item) -> None:
     """Set the item of a dotted key, in mappings below; nothing where something else stands in their place."""
     *sections, last = key.split(".")
     into: Any = tree
@@ -485,10 +476,6 @@ def set_below(tree: ScriptObject, key: str, item: Item) -> None:
         if not isinstance(into, dict):
             return
     into[last] = item
-
-
-def told(value: Any) -> Any:
-    return OPEN if value is PERHAPS else value
 
 
 def mapping_of(value: Any) -> dict[str, Item]:

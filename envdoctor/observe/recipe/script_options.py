@@ -15,7 +15,6 @@ from envdoctor.observe.recipe.document import (
     RecipeEntry,
     RecipeError,
     folders_above,
-    module_folders,
     read_document,
     scalar,
 )
@@ -29,6 +28,18 @@ _TRUE = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0":
 
 #: Words of a command behind the script's name; None for one that is computed.
 Words = Sequence[str | None]
+
+
+class _Open:
+    """The value of what cannot be told."""
+
+    def __bool__(self) -> bool:
+        raise TypeError("nobody knows")
+
+
+#: What cannot be told, and what stands for a key that is given under a condition only.
+OPEN: Any = _Open()
+PERHAPS: Any = _Open()
 
 
 class _Argument(NamedTuple):
@@ -79,27 +90,26 @@ class Parser:
             )
         )
 
-    def parsed(self, words: Words, unknown: Any) -> Iterator[tuple[str, Any, int, bool]]:
-        """Yield name, value and line of every argument, and whether the words give it; ``unknown`` stands for what they
-        leave open."""
+    def parsed(self, words: Words) -> Iterator[tuple[str, Any, int, bool]]:
+        """Yield name, value and line of every argument, and whether the words give it."""
         behind = next((at for at in range(len(words), 0, -1) if (words[at - 1] or "").startswith(self._prefixes)), 0)
-        options, alone = options_of(words[behind:])
+        options, alone = _options_of(words[behind:])
         for argument in self.arguments:
-            default = self.defaults.get(argument.dest, unknown if argument.required else argument.default)
-            value, is_typed = unknown if behind else default, False
+            default = self.defaults.get(argument.dest, OPEN if argument.required else argument.default)
+            value, is_typed = OPEN if behind else default, False
             negated = [f"--no-{name.lstrip('-')}" for name in argument.names]
             if argument.names[0].startswith("-"):
                 for name, texts in options:
                     if f"--{name}" in argument.names or f"-{name}" in argument.names:
                         is_typed = True
-                        values = [_read(word, argument.kind, unknown) for word in texts]
+                        values = [_read(word, argument.kind) for word in texts]
                         value = values if argument.many else values[0] if values else argument.default
                         if argument.action in ("store_true", "store_false", "BooleanOptionalAction"):
                             value = argument.action != "store_false"
                     elif argument.action == "BooleanOptionalAction" and f"--{name}" in negated:
                         value, is_typed = False, True
             elif alone and not behind:
-                value, is_typed = _read(alone.pop(0), argument.kind, unknown), True
+                value, is_typed = _read(alone.pop(0), argument.kind), True
             yield argument.dest, value, argument.line, is_typed
 
 
@@ -109,15 +119,15 @@ class DataParser(NamedTuple):
     kinds: Sequence[ast.expr]
 
     @staticmethod
-    def given(words: Words, unknown: Any) -> Iterator[tuple[str, Any]]:
+    def given(words: Words) -> Iterator[tuple[str, Any]]:
         """Yield the options of the command by the names of fields."""
-        for name, texts in options_of(words)[0]:
+        for name, texts in _options_of(words)[0]:
             if not texts and name.startswith("no_"):
                 yield name.removeprefix("no_"), False
                 continue
             values = [scalar(str(word)) for word in texts]
             value: Any = True if not values else values[0] if len(values) == 1 else values
-            yield name.replace("-", "_"), unknown if None in texts else value
+            yield name.replace("-", "_"), OPEN if None in texts else value
 
 
 def defaults_of(arguments: ast.arguments) -> dict[str, ast.expr]:
@@ -130,7 +140,7 @@ def defaults_of(arguments: ast.arguments) -> dict[str, ast.expr]:
 
 def of_parameters(function: Any, words: Words, value: Callable[[ast.expr], Any]) -> dict[str, Any]:
     """Return the arguments of a function whose parameters are options (fire, typer); ``value`` reads a default."""
-    options, alone = options_of(words)
+    options, alone = _options_of(words)
     by_name = {name.replace("-", "_"): values for name, values in options}
     defaults, arguments = defaults_of(function.args), dict[str, Any]()
     for name in (parameter.arg for parameter in parameters_of(function.args)):
@@ -167,11 +177,10 @@ def command_options(function: Any, words: Words, value: Callable[[ast.expr], Any
         keywords |= {"dest": plain[0]} if plain else {}
         keywords |= {"action": "store_true"} if keywords.get("is_flag") is True or "/" in "".join(names) else {}
         parser.add(dashed or plain, keywords, node)
-    unknown = object()
-    return {name: default for name, default, *_ in parser.parsed(words, unknown) if default is not unknown}
+    return {name: value for name, value, *_ in parser.parsed(words)}
 
 
-def options_of(words: Words) -> tuple[list[tuple[str, list[str | None]]], list[str | None]]:
+def _options_of(words: Words) -> tuple[list[tuple[str, list[str | None]]], list[str | None]]:
     """Options without their dashes, each with the words up to the next one, and the words before all of them."""
     options: list[tuple[str, list[str | None]]] = []
     alone: list[str | None] = []
@@ -186,18 +195,18 @@ def options_of(words: Words) -> tuple[list[tuple[str, list[str | None]]], list[s
     return options, alone
 
 
-def _read(word: str | None, kind: str, unknown: Any) -> Any:
+def _read(word: str | None, kind: str) -> Any:
     if word is None:
-        return unknown
+        return OPEN
     try:
         if kind in ("int", "float"):
             return int(word) if kind == "int" else float(word)
     except ValueError:
-        return unknown
+        return OPEN
     if kind == "bool":
         return bool(word)  # argparse calls bool("False"), which is true
     if "bool" in kind.lower() or (kind != "str" and word.lower() in ("true", "false")):
-        return _TRUE.get(word.lower(), unknown)
+        return _TRUE.get(word.lower(), OPEN)
     return word
 
 
@@ -226,7 +235,9 @@ class Beside:
         """Return a module's syntax tree, whose lines are counted on from those of the modules before it (by
         :data:`MOST_LINES` each), and folder; None for a library's. ``level`` is that of a relative import."""
         above = os.path.normpath(os.path.join(folder, *[os.pardir] * (level - 1)))
-        starts = [above] if level else module_folders(self.folder)
+        # A project's modules lie beside the script, above it, or in src there.
+        tops = folders_above(self.folder)
+        starts = [above] if level else [each for top in tops for each in (top, os.path.join(top, "src"))]
         own = self.folder and (level or name.partition(".")[0] not in self._libraries)
         for start in starts if own else ():
             base = os.path.join(start, *name.split("."))
@@ -281,38 +292,38 @@ def dotted(node: ast.expr) -> str:
     return ".".join([root.id, *names]) if isinstance(root, ast.Name) and len(names) <= 10 else ""
 
 
-def joined_path(parts: Sequence[Any], unknown: Any) -> Any:
+def joined_path(parts: Sequence[Any]) -> Any:
     """Return the path that parts of one make."""
-    return os.path.join(*parts)[:4096] if all(isinstance(part, str) for part in parts) else unknown
+    return os.path.join(*parts)[:4096] if all(isinstance(part, str) for part in parts) else OPEN
 
 
 #: What options of a command are called where hydra's decorator takes them.
 _OF_HYDRA = {"config-path": "config_path", "cp": "config_path", "config-name": "config_name", "cn": "config_name"}
 
 
-def composed(beside: Beside, options: dict[str, Any], words: Words, unknown: Any) -> dict[str, Any] | None:
+def composed(beside: Beside, options: dict[str, Any], words: Words) -> dict[str, Any] | None:
     """Return what hydra composes of the ``options`` of its decorator and the words of a command, by dotted keys; None
     where that is not known."""
-    for option, (value, *_) in filter(itemgetter(1), options_of(words)[0]):
-        options[_OF_HYDRA.get(option, option)] = unknown if value is None else value
+    for option, (value, *_) in filter(itemgetter(1), _options_of(words)[0]):
+        options[_OF_HYDRA.get(option, option)] = OPEN if value is None else value
     folder, name = options.get("config_path"), options.get("config_name")
-    if unknown in (folder, name):
+    if OPEN in (folder, name):
         return None
-    return _Composer(beside, str(folder or "."), words, unknown).settings(str(name or "config"))
+    return _Composer(beside, str(folder or "."), words).settings(str(name or "config"))
 
 
 class _Composer:
     """What hydra composes of the files in a folder, of which a list ``defaults`` names others, and of the ``words`` of
-    a command; ``unknown`` stands for what cannot be told."""
+    a command."""
 
-    def __init__(self, beside: Beside, folder: str, words: Words, unknown: Any) -> None:
-        self._beside, self._folder, self._unknown = beside, folder, unknown
+    def __init__(self, beside: Beside, folder: str, words: Words) -> None:
+        self._beside, self._folder = beside, folder
         self._left, self._open = 0, list[str]()  # the files that are being read
         self._options, self._typed, self._added = dict[str, Any](), dict[str, Any](), list[Any]()
         self._files = cache(self._file)
         for word, behind in pairwise((*words, "")):
             key, equals, text = (word or "").lstrip("+").partition("=")
-            value = unknown if behind is None and not text else scalar(text.strip("'\""))
+            value = OPEN if behind is None and not text else scalar(text.strip("'\""))
             is_group = equals and beside.has_folder(os.path.join(folder, key.partition("@")[0]))
             self._added += [{key: value}] if is_group and str(word)[0] == "+" else []
             (self._options if is_group else self._typed).update({key: value} if equals else {})
@@ -330,7 +341,7 @@ class _Composer:
         if not (isinstance(value, str) and "${" in value):
             return [*value] if isinstance(value, tuple) else value
         other = values.get(value[2:-1]) if value.startswith("${") and value.endswith("}") else None
-        return self._unknown if other is None or (isinstance(other, str) and "${" in other) else other
+        return OPEN if other is None or (isinstance(other, str) and "${" in other) else other
 
     def _file(self, name: str) -> tuple[list[RecipeEntry], list[Any], str | None] | None:
         """Return the settings of a file, its list of others, and the package that a comment gives it."""
@@ -353,17 +364,17 @@ class _Composer:
         self._left -= 1
         file = self._files(name) if self._left > 0 and name not in self._open else None
         if file is None:
-            return [(package, self._unknown)]
+            return [(package, OPEN)]
         self._open.append(name)
-        entries, others, said = file
-        package = package if said is None or forced else said.removeprefix("_global_")
+        entries, others, own_package = file
+        package = package if own_package is None or forced else own_package.removeprefix("_global_")
         at = others.index("_self_") if "_self_" in others else len(others)
         before, behind = (self._of_others(part, os.path.dirname(name), package) for part in (others[:at], others[at:]))
         self._open.pop()
-        own = ((f"{package}.{entry.key}".lstrip("."), entry.value) for entry in entries)
+        own = [(f"{package}.{entry.key}".lstrip("."), entry.value) for entry in entries]
         # An empty section leaves what stands in it.
-        left = [one for one in own if one[1] is not None or not any(key.startswith(f"{one[0]}.") for key, _ in before)]
-        return [*before, *left, *behind]
+        empty = {key for key, value in own if value is None and any(name.startswith(f"{key}.") for name, _ in before)}
+        return [*before, *(pair for pair in own if pair[0] not in empty), *behind]
 
     def _of_others(self, others: Sequence[Any], folder: str, package: str) -> list[tuple[str, Any]]:
         """Return the settings of the files that a list ``defaults`` names in a file of this folder and package."""
@@ -384,8 +395,8 @@ class _Composer:
                 option = self._options.get(key, option)
                 for choice in option if isinstance(option, list) else [option] if option is not None else []:
                     name = f"{group}/{choice}" if isinstance(choice, (str, int, float)) else "${}"
-                    if choice is self._unknown or "${" in name:
-                        pairs.append((below, self._unknown))
+                    if choice is OPEN or "${" in name:
+                        pairs.append((below, OPEN))
                     elif "optional" not in how or self._files(name) is not None:
                         pairs += self._composed(name, below, forced=bool(into))
         return pairs

@@ -1,12 +1,21 @@
-"""The tokenizer's file, the weights' names and the repository's own code."""
+"""Files of a model beside its configuration: tokenizer, weights, its code, lists that name it, hostile JSON."""
 
+import json
 import os
 import re
+import subprocess
+import sys
 import warnings
+from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from observing import a_layout, assert_registered, write
 
-from envdoctor.facts import ABSENT, Unknown
+from envdoctor.facts import ABSENT, Records, Unknown
+from envdoctor.observe import JsonProblem, Request, observers, parse_object
+from envdoctor.observe.gather import gather
 
 CONFIG = {"model_type": "glm"}
 
@@ -219,3 +228,142 @@ TOO_MUCH = "too deeply|too much|more than"
 )
 def test_code_that_costs_too_much_is_given_up_in_its_child(disk, code, why):
     assert re.search(why, facts(disk, modeling_glm__py=code)["model.code_names"].reason)
+
+
+TINY = {"model_type": "tiny", "auto_map": {"AutoModel": "modeling_tiny.TinyModel", "AutoConfig": "org/else--far.C"}}
+MODEL = """
+from transformers.utils import is_torch_fx_available
+from .configuration_tiny import TinyConfig
+
+class TinyModel:
+    def forward(self):
+        import flash_attn
+"""
+
+
+def uses(disk, **files):
+    folder = disk.folder("model", {"config.json": TINY, **{f"{name}.py": text for name, text in files.items()}})
+    found = disk.facts(str(folder))["model_use"]
+    assert isinstance(found, Records)
+    return {(item["module"], item["reach"]): item for item in found}
+
+
+def test_files_that_an_auto_map_names_and_those_that_they_import(disk):
+    found = uses(disk, modeling_tiny=MODEL, configuration_tiny="import peft", convert="import trl", far="import trl")
+    assert found.keys() == {("transformers.utils", "start"), ("flash_attn", "call"), ("peft", "start")}
+    item = found["transformers.utils", "start"]
+    assert item["name"] == "is_torch_fx_available"
+    assert [place.rpartition("model/")[2] for place in item["place"]] == ["modeling_tiny.py:2"]
+
+
+def test_files_in_a_circle_are_read_once(disk):
+    found = uses(disk, modeling_tiny="from . import other\n", other="from .modeling_tiny import x\nimport peft\n")
+    assert found.keys() == {("peft", "start")}
+
+
+def test_a_model_without_auto_map_has_none(disk):
+    folder = disk.folder("plain", {"config.json": {"model_type": "qwen2"}, "modeling_tiny.py": MODEL})
+    assert disk.facts(str(folder))["model_use"] == Records(())
+
+
+FILES = {
+    "transformers/models/auto/configuration_auto.py": 'NAMES = OrderedDict([("t5", "T5Config")])\n',
+    "transformers/models/auto/auto_mappings.py": 'NAMES = OrderedDict({"qwen2": "Qwen2Config"})\n',
+    "vllm/model_executor/models/registry.py": '_MODELS = {"Qwen2ForCausalLM": ("qwen2", "Qwen2ForCausalLM")}\n',
+    "sglang/srt/models/qwen2.py": "class Qwen2ForCausalLM(nn.Module):\n    pass\n\nEntryClass = Qwen2ForCausalLM\n",
+}
+
+
+def listed_in(disk, site: Path, files: dict[str, str], **config):
+    write(site, files)
+    model = disk.resolve(str(disk.folder("model", {"config.json": config})))
+    found = gather(Request(environ={}, model=model, layout=a_layout(site)), ["model"])
+    return [found.value(f"model.registered{end}") for end in ("", "_vllm", "_sglang")]
+
+
+@pytest.mark.parametrize(
+    ("kind", "architecture", "listed"),
+    [
+        ("qwen2", "Qwen2ForCausalLM", [True, True, True]),
+        ("t5", "Qwen2ForCausal", [True, False, False]),
+        ("qwen", "QwenForCausalLM", [False, False, False]),
+        ("qwen.", "Qwen2ForCausalL.", [False, False, False]),
+    ],
+)
+def test_what_the_lists_name(disk, tmp_path, kind, architecture, listed):
+    assert listed_in(disk, tmp_path / "site", FILES, model_type=kind, architectures=[architecture]) == listed
+
+
+def test_without_a_list_or_a_type_it_is_unknown(disk, tmp_path):
+    found = listed_in(disk, tmp_path / "site", {}, model_type="qwen2", architectures=["Qwen2ForCausalLM"])
+    found += listed_in(disk, tmp_path / "other", FILES)
+    assert all(isinstance(value, Unknown) for value in found)
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        (b"", "is not JSON: line 1, column 1: "),
+        (b'{"a": 1,\n 2}', "is not JSON: line 2, column 2"),
+        (b"<html>", "is not JSON"),
+        (b"[]", "is not a JSON object but a list"),
+        (b"null", "is not a JSON object but null"),
+        (b"\xff\xfe{", "is not UTF-8 text: byte 0"),
+        (b'{"a":' * 100 + b"1" + b"}" * 100, "is nested more than 60 levels deep"),
+        (b'{"a":' * 100_000, "is nested too deeply"),
+        (b'{"a": ' + b"9" * 5000 + b"}", "holds a number that is too long to read"),
+    ],
+)
+def test_what_is_no_object_is_refused_with_the_place(content: bytes, why: str) -> None:
+    with pytest.raises(JsonProblem, match="^" + why):
+        parse_object(content)
+
+
+def test_keys_that_are_given_twice_are_told_and_the_last_one_counts() -> None:
+    found = parse_object(b'\xef\xbb\xbf{"a": 1, "b": {"c": 1, "c": 2}, "a": 3}')
+    assert found.data == {"a": 3, "b": {"c": 2}}
+    assert sorted(found.repeated) == ["a", "c"]
+
+
+@given(st.binary(max_size=200))
+def test_any_bytes_are_an_object_or_refused(content: bytes) -> None:
+    try:
+        assert isinstance(parse_object(content).data, dict)
+    except JsonProblem as problem:
+        assert str(problem).isprintable()
+
+
+def test_keys_are_not_written_flat_when_that_takes_more_than_the_file() -> None:
+    content = json.dumps({"p" * (1 << 20): {str(number): 1 for number in range(100)}}).encode()
+    with pytest.raises(JsonProblem, match="keys that are too long"):
+        parse_object(content)
+
+
+REPO = "Qwen/Qwen2.5-7B-Instruct"
+
+
+@pytest.mark.parametrize("model", ["./model", REPO, "some/thing"])
+def test_every_fact_is_registered_and_of_its_type_and_observed_once(disk, model):
+    disk.folder()
+    disk.cached()
+    facts = disk.observe(model)
+    assert_registered(facts, "model")
+    assert all(fact.origin for fact in facts)
+    assert sorted(fact.key for fact in facts) == sorted(key for module in observers("model") for key in module.keys)
+
+
+def test_nothing_is_written_and_no_client_is_imported(disk):
+    disk.cached()
+    script = (
+        "import sys\n"
+        "from envdoctor.observe import Request, resolve\n"
+        "from envdoctor.observe.gather import gather\n"
+        f"model = resolve({REPO!r}, cwd={str(disk.cwd)!r}, environ={disk.environ!r})\n"
+        "gather(Request(environ={}, model=model), ['model'])\n"
+        "print(sorted({'huggingface_hub', 'transformers', 'torch', 'socket', 'ast'} & set(sys.modules)))\n"
+    )
+    before = sorted(disk.home.rglob("*"))
+    root = Path(__file__).parents[3]
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=root, check=True)
+    assert done.stdout.strip() == "[]"
+    assert sorted(disk.home.rglob("*")) == before

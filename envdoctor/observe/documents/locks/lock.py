@@ -13,7 +13,7 @@ from envdoctor.observe.errors import ObservationError
 from envdoctor.system.documents import content_of, text_of
 from envdoctor.system.message import Message, listed
 from envdoctor.versions.pep440 import is_version
-from envdoctor.versions.requirement import NotAMarker, holds, normalise, valid_name
+from envdoctor.versions.requirement import NotAMarker, holds, normalise
 
 #: What stands behind the name of a list for which the caller vouches, as ``envdoctor plan`` does for its own.
 WHOLE = "whole"
@@ -21,7 +21,8 @@ WHOLE = "whole"
 _MOST_PACKAGES = 20_000
 #: Bytes: the largest lock that was seen has 3 MiB.
 _LARGEST = 16 << 20
-_OF_EXTRAS = r"""extra\s*(==|!=)\s*['"]([^'"]*)['"]|['"]([^'"]*)['"]\s+(not\s+)?in\s+(?:extras|dependency_groups)"""
+#: Conditions on extras and groups in a marker.
+OF_EXTRAS = r"""extra\s*(==|!=)\s*['"]([^'"]*)['"]|['"]([^'"]*)['"]\s+(not\s+)?in\s+(?:extras|dependency_groups)"""
 
 #: Most of a lock: tomllib reads 1 MB a second, and no fact comes from it.
 _FILES = r"(?m)^(?:wheels|files) = \[\n(?:[ \t{].*\n)*\](?=\n)|^sdist = \{.*\}$"
@@ -172,12 +173,7 @@ def plain(marker: str, wish: Wish) -> str:
         )
         return "extra == ''" if chosen is (operator in ("==", "in")) else "extra != ''"
 
-    return re.sub(_OF_EXTRAS, decided, marker)
-
-
-def extras_in(marker: str) -> list[str]:
-    """Return the names of extras and groups in a marker."""
-    return [match[2] or match[3] for match in re.finditer(_OF_EXTRAS, marker)]
+    return re.sub(OF_EXTRAS, decided, marker)
 
 
 def with_python(wish: Wish, python: str | None) -> Wish:
@@ -219,29 +215,11 @@ def bound(packages: int) -> None:
         raise LockError("names more than {} packages, and no environment has so many", f"{_MOST_PACKAGES:,}")
 
 
-def name_of(spelling: object, entry: object) -> str:
-    """Return the normalised name of the package whose entry this is. Raises :class:`LockError` for what is none."""
-    name = valid_name(str(spelling)) if isinstance(entry, dict) else None
-    if name is None:
-        raise LockError("names a package that is none: {}", repr(str(spelling)[:60]))
-    return name
-
-
-def version_at(place: str, version: object) -> str | Unknown:
-    """Return the version that a package has at a place of the lock; unknown without one."""
-    return str(version) if version is not None else Unknown(Message("{} takes it from its source", place))
-
-
 def unpinned(place: str, specifiers: str) -> Unknown:
     """Return why a line gives no one version: what it asks for, if anything."""
     if not specifiers:
         return Unknown(Message("{} names no version", place))
     return Unknown(Message("{} asks for {}, no one version", place, specifiers))
-
-
-def place_in(path: str, line: int | None) -> str:
-    """Return ``uv.lock:412``; the file alone where the line is not known."""
-    return Origin(path, line) if line else path
 
 
 def left_out(names: list[str]) -> Message:
@@ -269,14 +247,15 @@ def read_text(path: str, name: str = "") -> str:
 
 
 class LockEntry(NamedTuple):
-    """A package's table; the line of its version (0 where it is not known); whether its wheel was built again."""
+    """A package's table; the place of its version, without a line where that is not known; whether its wheel was built
+    again."""
 
     table: dict[str, Any]
-    line: int = 0
+    place: str
     rebuilt: bool = False
 
 
-def read_packages(text: str, key: str) -> tuple[dict[str, Any], list[LockEntry]]:
+def read_packages(text: str, key: str, path: str) -> tuple[dict[str, Any], list[LockEntry]]:
     """Return the document and its packages. Raises :class:`LockError`."""
     try:
         document = parse_toml(re.sub(_FILES, "", text).encode("utf-8", "replace"), "")
@@ -288,14 +267,15 @@ def read_packages(text: str, key: str) -> tuple[dict[str, Any], list[LockEntry]]
     bound(len(packages))
     heads = [head.start() for head in re.finditer(_HEAD, text)]
     if len(heads) != len(packages):  # written in another way: the file is named without a line
-        return document, [LockEntry(package) for package in packages]
+        return document, [LockEntry(package, path) for package in packages]
     entries, line, counted = [], 1, 0
     for package, start, end in zip(packages, heads, [*heads[1:], len(text)], strict=True):
         version = re.compile(_VERSION).search(text, start + 2, end)
         place = version.start() if version is not None and text.startswith("version", version.start()) else start
         line += text.count("\n", counted, place)
         counted = place
-        entries.append(LockEntry(package, line, re.compile(_REBUILT).search(text, start, end) is not None))
+        rebuilt = re.compile(_REBUILT).search(text, start, end) is not None
+        entries.append(LockEntry(package, Origin(path, line), rebuilt))
     return document, entries
 
 

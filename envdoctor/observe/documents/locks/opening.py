@@ -198,8 +198,8 @@ def _facts(
     listed_lines = tuple({"package": line.name, "asks": line.specifiers, "place": line.by} for line in ranges)
     facts.add(Fact("listed", Records(listed_lines), path, "environment"))
     extensions = {row["name"] for row in wish.rows("torch-extensions", "package")}
-    wheels = (one for name, one in chosen.items() if name in extensions and one.wheel and isinstance(one.version, str))
-    built = map(_extension, wheels)
+    wheels = (locked for locked in chosen.values() if locked.wheel and isinstance(locked.version, str))
+    built = (_extension(locked) for locked in wheels if locked.name in extensions)
     builds = tuple(item for item in built if item["built_torch"] is not ABSENT or item["built_cuda"] is not ABSENT)
     facts.add(Fact("extension", Records(builds, _BY_WHEELS), path, ""))
     notes = [*lock.notes, *install.notes]

@@ -50,7 +50,7 @@ _Steps = Sequence[tuple[Command, LedgerStep, Sequence[str]]]
 Resolve = Callable[[Sequence[str], Mapping[str, str | None]], tuple[str, ...] | Message]
 
 
-class TakenPackages(NamedTuple):
+class _TakenPackages(NamedTuple):
     """``packages`` are those that are taken beside the pinned ones, ``refused`` why an installer refuses the list;
     ``notes`` are sentences for the user. ``all_known``: there is nothing else, as far as requirements are known."""
 
@@ -60,11 +60,11 @@ class TakenPackages(NamedTuple):
     all_known: bool = False
 
 
-def take(lock: Lock, chosen: Mapping[str, Locked], wish: Wish, ledger: Ledger, until: str | Resolve) -> TakenPackages:
+def take(lock: Lock, chosen: Mapping[str, Locked], wish: Wish, ledger: Ledger, until: str | Resolve) -> _TakenPackages:
     """Return what the commands of a lock take for the target. ``chosen`` are its packages that count; after the day
     ``until`` (``2024-05-01``) nothing is taken. A function asks a resolver instead of the ledger."""
     if not lock.commands:
-        return TakenPackages()
+        return _TakenPackages()
     lines = [line for command in lock.commands for line in command.invalid]
     refused = [TakingRefusal("line", line.name, "", f"{line.url} ({line.by})") for line in lines]
     steps = [(command, *_step(command, wish, ledger)) for command in lock.commands]
@@ -73,7 +73,7 @@ def take(lock: Lock, chosen: Mapping[str, Locked], wish: Wish, ledger: Ledger, u
     minor = wish.markers["python_version"]
     if minor is None or not any(command.lines for command in lock.commands):
         is_open = any(isinstance(entry.version, Unknown) for entry in chosen.values())
-        return TakenPackages((), tuple(refused), (*unread, *[_NO_PYTHON] * (is_open and minor is None)))
+        return _TakenPackages((), tuple(refused), (*unread, *[_NO_PYTHON] * (is_open and minor is None)))
     whole = wish.markers["python_full_version"] or minor + _PATCH
     markers = {"implementation_name": "cpython", "platform_python_implementation": "CPython"}
     markers = {**markers, **{key: value for key, value in wish.markers.items() if value is not None}}
@@ -87,10 +87,10 @@ def take(lock: Lock, chosen: Mapping[str, Locked], wish: Wish, ledger: Ledger, u
     }
     target = wheel_target(facts.get)
     if target is None:
-        return TakenPackages(notes=(*unread, Message("which releases an install takes is known for CPython 3 alone")))
+        return _TakenPackages(notes=(*unread, Message("which releases an install takes is known for CPython 3 alone")))
     if not isinstance(until, str):
         return _resolved(lock, chosen, wish, until)
-    start = TakenPackages(refused=tuple(refused), notes=unread)
+    start = _TakenPackages(refused=tuple(refused), notes=unread)
     # Bounds that differ between systems are those of Linux, where runs are, unless another one is named.
     situation = TakingSituation(on_system(wish._replace(markers=every)), whole, target, until)
     return _installed(steps, chosen, wish, ledger, situation=situation, start=start)
@@ -103,8 +103,8 @@ def _installed(
     ledger: Ledger,
     *,
     situation: TakingSituation,
-    start: TakenPackages,
-) -> TakenPackages:
+    start: _TakenPackages,
+) -> _TakenPackages:
     """Return what the steps take one after the other, by the ledger."""
     refused, unread, misspelled = [*start.refused], start.notes, wish.rows("names-that-do-not-install", "package")
     releases = PackageReleases(ledger, situation)
@@ -140,10 +140,10 @@ def _installed(
         as_it_is += (entry.package for entry in single if entry.kind not in _BUILT)
         result = _of_folder(command, _solved((releases, others), step, there, as_it_is), there)
         if isinstance(result, Message):
-            return TakenPackages((), tuple(refused), (*unread, result))
+            return _TakenPackages((), tuple(refused), (*unread, result))
         if isinstance(result, TakingRefusal):
             is_told = any(entry.package == result.package and entry.kind not in (*_BUILT, "index") for entry in refused)
-            return TakenPackages((), tuple(refused) if is_told else (*refused, result), unread)
+            return _TakenPackages((), tuple(refused) if is_told else (*refused, result), unread)
         new = {name: version for name, version in result.versions.items() if there.get(name) != version}
         refused += failing(releases, step, new, wish.rows("sources-that-fail", "package"))
         unread = (*unread, *_replaced(releases, there, new, chosen))
@@ -161,7 +161,7 @@ def _installed(
     brought = tuple(image.brings(name) for name in sorted(stays - names))
     notes = (*unread, *_note(added, day, wish, (chosen, ledger.packages())))
     is_whole = image.is_whole and not any(step.unseen or opaque for _, step, opaque in steps)
-    return TakenPackages((*brought, *added), tuple(refused), notes, is_whole)
+    return _TakenPackages((*brought, *added), tuple(refused), notes, is_whole)
 
 
 def _replaced(
@@ -256,18 +256,18 @@ def records(refused: Sequence[TakingRefusal], path: str) -> Fact:
     return Fact("refused", Records(items), path, "environment")
 
 
-def _resolved(lock: Lock, chosen: Mapping[str, Locked], wish: Wish, resolve: Resolve) -> TakenPackages:
+def _resolved(lock: Lock, chosen: Mapping[str, Locked], wish: Wish, resolve: Resolve) -> _TakenPackages:
     lines = list(dict.fromkeys(line for command in lock.commands for line in _texts(command) if not command.image))
     pins = resolve(lines, wish.markers)
     if isinstance(pins, str):
         names = [line.name for command in lock.commands for line in command.lines]
         package = next((name for name in names if re.search(rf"\b{re.escape(name)}\b", pins)), names[0])
-        return TakenPackages(refused=(TakingRefusal("conflict", package, "", pins[:_LONGEST]),))
+        return _TakenPackages(refused=(TakingRefusal("conflict", package, "", pins[:_LONGEST]),))
     requirements = [read_requirement(pin) for pin in pins]
     there = {line.name: exact(line.specifiers) or _ANY for line in requirements}
     packages = tuple(line._replace(place=Message("what uv would install")) for line in _taken(there, {}, chosen, ""))
     note = Message("--resolve asked uv, which used the network, what an install takes")
-    return TakenPackages(packages, notes=(note,))
+    return _TakenPackages(packages, notes=(note,))
 
 
 def _texts(command: Command) -> Iterator[str]:

@@ -14,6 +14,7 @@ from urllib.parse import parse_qs, unquote
 from envdoctor.facts.values import ABSENT, Fact, Origin, Unknown, Value
 from envdoctor.matrix.toml_files import TomlError, parse_toml
 from envdoctor.observe.documents.locks.lock import (
+    OF_EXTRAS,
     Lock,
     Locked,
     LockEntry,
@@ -22,17 +23,13 @@ from envdoctor.observe.documents.locks.lock import (
     bound,
     check_names,
     counts,
-    extras_in,
     items,
     left_out,
     line_of,
-    name_of,
-    place_in,
     plain,
     read_packages,
     table,
     unpinned,
-    version_at,
     wheel_of,
     with_python,
     words,
@@ -54,7 +51,7 @@ _Asked = tuple[str, ...]
 
 def read_uv(text: str, path: str, wish: Wish) -> Lock:
     """Return the packages that are reached from the project. Raises :class:`LockError`."""
-    document, entries = read_packages(text, "package")
+    document, entries = read_packages(text, "package", path)
     packages = [entry.table for entry in entries]
     if document.get("version") != 1:
         raise LockError("is no uv.lock of version 1, the only one that is known")
@@ -66,7 +63,7 @@ def read_uv(text: str, path: str, wish: Wish) -> Lock:
     default = _default_groups(path, wish, [group for root in roots for group in table(packages[root], _GROUPS)])
     reached = _reached(packages, roots, with_python(wish, python), default)
     locked = [
-        _locked_by_uv(entry, path, wish, sure=reached[number] is True)
+        _locked_by_uv(entry, wish, sure=reached[number] is True)
         for number, entry in enumerate(entries)
         if number in reached and (number not in roots or "version" in entry.table)
     ]
@@ -143,16 +140,24 @@ def _without_packages(package: dict[str, Any]) -> list[str]:
     return [*words(table(package, "metadata").get("provides-extras")), *table(package, "metadata", "requires-dev")]
 
 
-def _locked_by_uv(entry: LockEntry, path: str, wish: Wish, *, sure: bool) -> Locked:
-    package, place = entry.table, place_in(path, entry.line)
-    name, wheel = name_of(package.get("name"), package), wheel_of(str(table(package, "source").get("url", "")))
+def _locked_by_uv(entry: LockEntry, wish: Wish, *, sure: bool) -> Locked:
+    package, wheel = entry.table, wheel_of(str(table(entry.table, "source").get("url", "")))
     requires = tuple(
         line_of(item.get("name"), words(item.get("extra")), "", plain(str(item.get("marker") or ""), wish))
         for item in items(package.get("dependencies"))
     )
-    partly = Unknown(Message("{} is for some targets only", place))
-    version = version_at(place, package.get("version")) if sure else partly
-    return Locked(name, version, place, requires=requires, wheel=wheel[2] if wheel else "", rebuilt=entry.rebuilt)
+    locked = _locked(entry, requires=requires, wheel=wheel[2] if wheel else "")
+    return locked if sure else locked._replace(version=Unknown(Message("{} is for some targets only", entry.place)))
+
+
+def _locked(entry: LockEntry, **columns: Any) -> Locked:
+    """Return the package of an entry, with other ``columns``. Raises :class:`LockError` for what is none."""
+    spelling, version = str(entry.table.get("name")), entry.table.get("version")
+    name = valid_name(spelling)
+    if name is None:
+        raise LockError("names a package that is none: {}", repr(spelling[:60]))
+    known = str(version) if version is not None else Unknown(Message("{} takes it from its source", entry.place))
+    return Locked(name, known, entry.place, rebuilt=entry.rebuilt, **columns)
 
 
 #: Groups that installers take unless they are told otherwise.
@@ -162,7 +167,7 @@ _DEFAULT = ("main", "default", "dev")
 def read_list(text: str, path: str, wish: Wish) -> Lock:
     """Return the packages of the default groups and of those that are chosen. Raises :class:`LockError`."""
     standard = "lock-version" in text[: text.find("[[packages]]")] if "[[packages]]" in text else False
-    document, entries = read_packages(text, "packages" if standard else "package")
+    document, entries = read_packages(text, "packages" if standard else "package", path)
     wish = check_names(wish, _names(document, [entry.table for entry in entries], wish))
     packages: list[Locked] = []
     others: set[str] = set()
@@ -176,7 +181,7 @@ def read_list(text: str, path: str, wish: Wish) -> Lock:
         if optional or not chosen:
             others.update(extras if optional else groups)
             continue
-        packages.append(_locked(entry, path, chosen))
+        packages.append(_listed(entry, chosen))
     notes = (left_out(sorted(others)),) if others else ()
     return Lock(packages, None if packages else Message("no group of it was chosen"), notes=notes)
 
@@ -190,14 +195,14 @@ def _names(document: dict[str, Any], packages: list[dict[str, Any]], wish: Wish)
     yield from words(table(document, "metadata").get("groups"))  # of pdm
     for package in packages:
         yield from (*words(package.get("groups")), *words([package.get("category")]))
-        yield from extras_in(str(package.get("marker", package.get("markers", ""))))
+        conditions = re.finditer(OF_EXTRAS, str(package.get("marker", package.get("markers", ""))))
+        yield from (match[2] or match[3] for match in conditions)
     if "package" in document and not any("groups" in package for package in packages):
         yield from wish.names
 
 
-def _locked(entry: LockEntry, path: str, groups: Iterable[str]) -> Locked:
-    package, place = entry.table, place_in(path, entry.line)
-    name = name_of(package.get("name"), package)
+def _listed(entry: LockEntry, groups: Iterable[str]) -> Locked:
+    package = entry.table
     marker = package.get("marker", package.get("markers", ""))
     if isinstance(marker, dict):  # of poetry, by group; a group without one has the package everywhere
         each = [str(marker.get(group, "")) for group in groups]
@@ -205,10 +210,10 @@ def _locked(entry: LockEntry, path: str, groups: Iterable[str]) -> Locked:
     wheels = items(package.get("wheels")) or items([package.get("archive")])
     wheel = wheel_of(str(wheels[0].get("name") or wheels[0].get("url", ""))) if len(wheels) == 1 else None
     requires, declared = _requires(package.get("dependencies"))
-    python = package.get("python-versions", package.get("requires_python", package.get("requires-python", "")))
-    python = str(python) if re.match(r"[\d.,<>=!~*\s]*\Z", str(python)) and str(python) != "*" else ""
-    version, file = version_at(place, package.get("version")), wheel[2] if wheel else ""
-    return Locked(name, version, place, str(marker), requires, declared, python, file, rebuilt=entry.rebuilt)
+    python = str(package.get("python-versions", package.get("requires_python", package.get("requires-python", ""))))
+    python = python if re.match(r"[\d.,<>=!~*\s]*\Z", python) and python != "*" else ""
+    columns = {"marker": str(marker), "requires": requires, "declared": declared, "requires_python": python}
+    return _locked(entry, wheel=wheel[2] if wheel else "", **columns)
 
 
 def _requires(dependencies: object) -> tuple[tuple[str, ...] | None, bool]:
@@ -433,7 +438,7 @@ def read_sbom(text: str, path: str, wish: Wish) -> Lock:
     conda, packages = Conda(path, wish), []
     for purl, marker in _purls(document):
         match = re.match(_PURL, purl)
-        place = place_in(path, lines.get(purl))
+        place = Origin(path, lines[purl]) if purl in lines else path
         if match is None:
             continue
         kind, name, version, more = match[1], unquote(match[2]), unquote(match[3] or ""), parse_qs(match[4] or "")

@@ -264,7 +264,7 @@ class Prose:
         phrases = matrix.rows("report-forms", "phrase")
         self._phrases = [(row, re.compile(row["pattern"], re.I | re.A)) for row in phrases]
 
-    def told(self, rows: Sequence[tuple[int, str]]) -> Iterator[Claim]:
+    def claims(self, rows: Sequence[tuple[int, str]]) -> Iterator[Claim]:
         """Yield what the sentences of lines that stand together say; each line comes with its number."""
         rows = [(number, text) for number, text in rows if not _NO_WORDS.match(text)]
         text = "\n".join(line for _, line in rows)[: self._left]
@@ -274,13 +274,13 @@ class Prose:
             sentence = text[start:end]
             if len(sentence) > _LONGEST or self._doubt.search(sentence):
                 continue
-            for _, same in groupby(sorted(self._said(sentence), key=attrgetter("key")), attrgetter("key")):
+            for _, same in groupby(sorted(self._claims_of(sentence), key=attrgetter("key")), attrgetter("key")):
                 claims = list(same)
                 first, *others = [claim for claim in claims if not _is_nameless(claim)] or claims
                 if all(other.value == first.value for other in others):
                     yield first._replace(line=rows[text.count("\n", 0, start + first.line)][0])
 
-    def _said(self, sentence: str) -> Iterator[Claim]:
+    def _claims_of(self, sentence: str) -> Iterator[Claim]:
         """Yield claims, with their places in the sentence as lines."""
         for row, pattern in self._phrases:
             for match in pattern.finditer(sentence):

@@ -234,13 +234,13 @@ class _Row(NamedTuple):
 
     number: int
     text: str
-    said: Line | None
+    reading: Line | None
     is_words: bool
 
     @property
     def words(self) -> str:
         """Return the text of a line that claims nothing."""
-        return self.text if self.said is None or self.said.unread else ""
+        return self.text if self.reading is None or self.reading.unread else ""
 
     @property
     def heading(self) -> bool:
@@ -271,18 +271,18 @@ def standing(
             below = forms.doubtful(rows[0].text)
         before = "" if fenced else next((row.text for row in reversed(rows) if row.text), before)
         if not (fenced or below or behind):
-            sentences += prose.told([(row.number, row.text) for row in rows if row.is_words and row.text])
+            sentences += prose.claims([(row.number, row.text) for row in rows if row.is_words and row.text])
         doubt = any(forms.doubtful(row.words) for row in rows)
         for row in rows:
             if below or behind:
                 silenced.add(row.number)
-            for claim in row.said.claims if row.said is not None else ():
+            for claim in row.reading.claims if row.reading is not None else ():
                 if below or behind or (doubt and claim.loose):
                     unread.append((row.number, "gpu" if claim.key == "gpu.type" else claim.key))
                 else:
                     claims.append(claim)
-            if row.said is not None and row.said.unread:
-                unread.append((row.number, row.said.unread))
+            if row.reading is not None and row.reading.unread:
+                unread.append((row.number, row.reading.unread))
     return claims, sentences, unread, silenced
 
 

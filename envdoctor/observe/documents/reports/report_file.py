@@ -95,9 +95,9 @@ def _run_facts(
 
     # What a command starts may be the configuration that is shown, and what either names DeepSpeed's file that is.
     shown = {form.name for part, form in first if not part.program}
-    naming = (one for one in first if shown.isdisjoint(["deepspeed", one[1].name if one[0].program else ""]))
+    naming = (pair for pair in first if shown.isdisjoint(["deepspeed", pair[1].name if pair[0].program else ""]))
     unseen = formats.named_files(naming)
-    recipe = said_by(first, [(str(one.value), one.origin(name), Message("is not there")) for one in unseen])
+    recipe = said_by(first, [(str(entry.value), entry.origin(name), Message("is not there")) for entry in unseen])
     if not any(fact.key == "recipe_key" and isinstance(fact.value, Records) and fact.value for fact in recipe.facts):
         return [], [], []
     facts = {fact.key: fact for fact in (*recipe.facts, *_model_facts(recipe)) if fact.source != "preset"}
@@ -120,7 +120,8 @@ def _run_facts(
                 facts[fact.key] = before._replace(value=_differ(before, fact))
                 differing.append(fact.key)
     text = "{} names {}, which {}: what it sets is not known"
-    return list(facts.values()), differing, [Message(text, place, one, reason) for one, place, reason in recipe.missing]
+    notes = [Message(text, place, file, reason) for file, place, reason in recipe.missing]
+    return list(facts.values()), differing, notes
 
 
 def _model_facts(recipe: Recipe) -> Iterator[Fact]:
@@ -225,11 +226,11 @@ _QUOTE = re.compile(r"\A\s{0,8}(?:> ?){1,5}")
 _WIDE = str.maketrans("：，、（）＝", ":,,()=")
 
 
-class ReportError(ObservationError):
+class _ReportError(ObservationError):
     """Nothing can be taken from it; the message says why. ``usage`` is False for a text in which no fact stands."""
 
 
-class ReadReport(NamedTuple):
+class _ReadReport(NamedTuple):
     """The facts, sentences about what was not read, and the text."""
 
     facts: FactSet
@@ -237,29 +238,29 @@ class ReadReport(NamedTuple):
     text: str = ""
 
 
-def read_report(place: Path, matrix: Matrix, path: str) -> ReadReport:
+def read_report(place: Path, matrix: Matrix, path: str) -> _ReadReport:
     """Return the facts of the text at ``place``, which the user calls ``path`` (``-``: standard input).
 
-    Raises :class:`ReportError`.
+    Raises :class:`_ReportError`.
     """
     try:
         data = read_named(place, path, _LARGEST)
     except OSError as error:
-        raise ReportError("{}: cannot be read: {}", path, because_of(error)) from None
+        raise _ReportError("{}: cannot be read: {}", path, because_of(error)) from None
     if data is None:
-        raise ReportError("{}: larger than {} MiB, not read", path, _LARGEST // 1024 // 1024)
+        raise _ReportError("{}: larger than {} MiB, not read", path, _LARGEST // 1024 // 1024)
     # Terminals of Windows write UTF-16 and code pages.
     text = decoded(data, "replace")
     report = report_facts(text, matrix, "report" if path == "-" else path.replace("\\", "/").rpartition("/")[2])
     if not list(report.facts):
         sentence = Message("{}: no version, GPU or system could be read in it", path)
-        nothing = ReportError(joined([sentence, *report.notes]))
+        nothing = _ReportError(joined([sentence, *report.notes]))
         nothing.usage, nothing.text = False, text
         raise nothing
     return report._replace(text=text)
 
 
-def report_facts(text: str, matrix: Matrix, name: str) -> ReadReport:
+def report_facts(text: str, matrix: Matrix, name: str) -> _ReadReport:
     """Return the facts of a text; ``name`` stands in their origins (``report:12``)."""
     lines = re.split(r"\r\n?|\n", text[:_CHARACTERS])
     cut = len(lines) > _LINES or len(text) > _CHARACTERS
@@ -283,7 +284,7 @@ def report_facts(text: str, matrix: Matrix, name: str) -> ReadReport:
             facts.add(setting)
         elif before.value != setting.value and not isinstance(before.value, Unknown):
             facts.add(before._replace(value=_differ(before, setting)))
-    facts.update(_told(sentences, facts, name))
+    facts.update(_facts_of_sentences(sentences, facts, name))
     notes = [Message("{}: only the first {} lines were read", name, len(lines))] if cut else []
     notes += unread[:_NAMED]
     notes += [
@@ -296,7 +297,7 @@ def report_facts(text: str, matrix: Matrix, name: str) -> ReadReport:
         notes.append(Message("line {} of {} speaks of {} and was not read", number, name, key.removeprefix("pkg.")))
     if len(skipped) > _NAMED:
         notes.append(Message("{} more lines of {} that look like facts were not read", len(skipped) - _NAMED, name))
-    return ReadReport(facts, tuple(notes))
+    return _ReadReport(facts, tuple(notes))
 
 
 def _facts_of(claims: Iterable[Claim], name: str) -> Iterator[Fact]:
@@ -310,7 +311,7 @@ def _facts_of(claims: Iterable[Claim], name: str) -> Iterator[Fact]:
         for other in several[1:]:
             both = _joined(best, other)
             if both is None:
-                words = (Message("line {} of {} says {}", one.line, name, spell(one.value)) for one in (best, other))
+                words = (Message("line {} of {} says {}", each.line, name, spell(each.value)) for each in (best, other))
                 value = Unknown(joined(words, ", "))
                 break
             best, value = both, both.value
@@ -321,7 +322,7 @@ def _facts_of(claims: Iterable[Claim], name: str) -> Iterator[Fact]:
         yield Fact(key, value, Origin(name, best.line), "given")
 
 
-def _told(claims: Sequence[Claim], facts: FactSet, name: str) -> Iterator[Fact]:
+def _facts_of_sentences(claims: Sequence[Claim], facts: FactSet, name: str) -> Iterator[Fact]:
     """Yield what sentences say and nothing else in the report does; unknown where two of them differ. Of several batch
     sizes, which people try, the largest is the one that matters."""
     settings = [claim for claim in claims if claim.key.startswith(("recipe.", "os."))]
@@ -335,8 +336,8 @@ def _told(claims: Sequence[Claim], facts: FactSet, name: str) -> Iterator[Fact]:
         # Of GLM-4-9B and glm-4-9b-chat-hf the second says more.
         best = max(models, key=lambda claim: (len(words_of(str(claim.value))), claim.key == "model.repo"))
         words = words_of(str(best.value))
-        other = next((one for one in models if (less := words_of(str(one.value))) != words[: len(less)]), best)
-        fact, against = (Fact(best.key, one.value, Origin(name, one.line), "told") for one in (best, other))
+        other = next((claim for claim in models if (less := words_of(str(claim.value))) != words[: len(less)]), best)
+        fact, against = (Fact(best.key, claim.value, Origin(name, claim.line), "told") for claim in (best, other))
         if other is not best:
             fact = fact._replace(key="model.repo", value=_differ(fact, against))
         yield from [fact, fact._replace(key="model.name")] if fact.key == "model.path" else [fact]
