@@ -147,9 +147,8 @@ def ignore(rule_id: str, reason: str, until: str | None, where: tuple[str, ...],
         if not equals:
             raise UsageProblem("--where {}: key=value is expected", text)
         pairs[key] = demand_match(shipped, key, value, matrix) if shipped is not None else value
-    if fixed := matrix.fixed_in(rule) if more["until_fixed"] else {}:
-        named_fix = ", ".join(f"{key.removeprefix('pkg.')} {version}" for key, version in fixed.items())
-        raise UsageProblem("--until-fixed: {} is fixed in {} already", rule, named_fix)
+    if fixed := more["until_fixed"] and matrix.fixed_in(rule):
+        raise UsageProblem("--until-fixed: {} is fixed in {} already", rule, fixed)
     last, here = day_of("--until", until) if until is not None else None, working_directory()
     if last is not None and last < date.today():
         raise UsageProblem("--until {}: that day is over; give the last day on which the finding is accepted", last)
