@@ -10,8 +10,8 @@ from envdoctor.door import door
 __all__, __getattr__ = door(
     __name__,
     {
-        "accepted": "accepted demand_match read_baseline write_baseline write_ignore",
-        "configuration": "Configuration find_configuration load_configuration",
+        "configuration": "accepted Configuration demand_match find_configuration load_configuration read_baseline "
+        "write_baseline write_ignore write_whole",
         "diff_revision": "RevisionRequest",
         "errors": "JobError UsageProblem",
         "explaining": "rule_named text_of_option",
@@ -22,6 +22,5 @@ __all__, __getattr__ = door(
         "probe": "catalogue",
         "ranks": "all_ranks launched",
         "reporting": "check_targets targets_of",
-        "whole_file": "write_whole",
     },
 )

@@ -17,11 +17,12 @@ from envdoctor.judge.derivations import derive
 from envdoctor.matrix.matrix import Matrix
 from envdoctor.observe import sources as observed
 from envdoctor.observe.errors import ObservationError
+from envdoctor.observe.gather import gather
 from envdoctor.observe.request import Request, Target
 from envdoctor.observe.sources import cut_short, notes_of, observe_environment, platform_name
 from envdoctor.report.report import Notice
 from envdoctor.system.cache import cache_home
-from envdoctor.system.message import Message, said_by
+from envdoctor.system.message import Message, did_you_mean, said_by
 
 if TYPE_CHECKING:
     from datetime import date
@@ -151,8 +152,6 @@ def collect_facts(sources: Sources, matrix: Matrix, *, links: bool = False) -> G
         rooms = ("source",) if links and environment.layout is not None else ()
         facts = observe_environment(environment, request, rooms)
         if image is not None:  # it runs on this machine, with what it brings itself
-            from envdoctor.observe.gather import gather
-
             machine = gather(request, ["machine"])
             facts.update(fact for fact in machine if fact.key in _OF_THE_MACHINE)
         request = request._replace(layout=environment.layout)
@@ -162,8 +161,6 @@ def collect_facts(sources: Sources, matrix: Matrix, *, links: bool = False) -> G
         elif sources.model is not None:
             facts = _with_model(facts, request, sources, matrix)
         if sources.code:
-            from envdoctor.observe.gather import gather
-
             for key in ("use", "code."):
                 facts.drop(key)
             facts = gather(request._replace(facts=facts, code=tuple(sources.code)), ["code"])
@@ -419,7 +416,6 @@ def _misspelt(repo: str, matrix: Matrix) -> list[Notice]:
 
 
 def _with_model(facts: FactSet, request: Request, sources: Sources, matrix: Matrix) -> FactSet:
-    from envdoctor.observe.gather import gather
     from envdoctor.observe.model.names import resolve
 
     aliases = matrix.part("families", "organisations")
@@ -479,7 +475,6 @@ def _understood(fact: Fact, matrix: Matrix) -> Fact:
     """Return the GPUs that were typed by the tables' names. Raises :class:`UsageProblem` for an unknown name, unless
     the compute capability was given too."""
     from envdoctor.matrix.gpu_code import counted, gpu_named, other_accelerator
-    from envdoctor.system.message import did_you_mean
 
     items: list[Mapping[str, Value]] = []
     origin = fact.origin

@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from envdoctor.app.check import check, finished
+from envdoctor.app.configuration import write_whole
 from envdoctor.app.errors import JobError, told_as
 from envdoctor.app.facts import Sources
-from envdoctor.app.whole_file import write_whole
 from envdoctor.experiments.probe.verdict import failure_of
 from envdoctor.facts.factset import FactSet
 from envdoctor.judge.finding import Finding, Plan, Policy

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from transformers import TrainerCallback
 
+from envdoctor.app.configuration import write_whole
 from envdoctor.app.guard import Stopped, guard, say
-from envdoctor.app.whole_file import write_whole
 
 if TYPE_CHECKING:
     from envdoctor.report.report import Report

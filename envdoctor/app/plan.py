@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
 from envdoctor.app.check import check, command_about, finished
+from envdoctor.app.configuration import write_whole
 from envdoctor.app.errors import JobError, UsageProblem, told_as
 from envdoctor.app.facts import Sources, collect_facts
-from envdoctor.app.whole_file import write_whole
 from envdoctor.facts.factset import FactSet
 from envdoctor.facts.values import ABSENT, Fact, Records
 from envdoctor.judge.derivations.model import needs_of

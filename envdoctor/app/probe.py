@@ -28,6 +28,7 @@ from envdoctor.facts.values import ABSENT, Absent, Fact, Records, Unknown, Value
 from envdoctor.judge.derivations import with_facts
 from envdoctor.judge.finding import Policy
 from envdoctor.judge.judging import Judgement
+from envdoctor.matrix.entry_statements import entries
 from envdoctor.matrix.matrix import Matrix
 from envdoctor.observe.documents.facts_file import SCHEMA, FactsFileError, facts_of_document
 from envdoctor.observe.request import Target
@@ -190,8 +191,6 @@ def _wishes(
 ) -> tuple[Wishes, ReleasedResults]:
     """Return the wishes, and the results that are known without a run: those of released code, unless a name, a longer
     suite or a model asks for more."""
-    from envdoctor.matrix.entry_statements import entries
-
     facts, results = gathered.facts, ALL_RUN
     if experiments.FIRST not in probes:
         raise JobError("the probe {} is missing from this installation of envdoctor", experiments.FIRST)
@@ -249,8 +248,6 @@ def _recorder(
 
 
 def _replay(request: ProbeRequest, matrix: Matrix, probes: Mapping[str, experiments.Probe]) -> tuple[Gathered, Results]:
-    from envdoctor.observe.documents.facts_file import FactsFileError, facts_of_document
-
     assert request.replay is not None
     try:
         recording = read_recording(request.replay)

@@ -108,8 +108,7 @@ def _now(rule_id: str, matrix: Matrix) -> str:
 def _ignore_notices(judgement: Judgement, policy: Policy, matrix: Matrix) -> Iterator[Notice]:
     """Yield notices of ignores that ended, name no rule or match nothing, and of baseline findings that are gone."""
     for entry in judgement.expired:
-        fixed = matrix.fixed_in(entry.id) if entry.until_fixed else {}
-        release = ", ".join(f"{key.removeprefix('pkg.')} {version}" for key, version in fixed.items())
+        release = matrix.fixed_in(entry.id) if entry.until_fixed else ""
         text = "{}: the ignore of {} ended on {}: the finding is back"
         ended = "{}: the ignore of {} ended with {}, which has the fix"
         yield Notice("warning", Message(ended if release else text, entry.origin, entry.id, release or entry.until))

@@ -4,6 +4,7 @@ from typing import Any
 
 from envdoctor.cli import options as shared
 from envdoctor.cli.options import Option, Options
+from envdoctor.system.message import Message
 
 OPTIONS = Options(
     shared.words_argument,
@@ -44,7 +45,6 @@ def run(**options: Any) -> int:
     """
     from envdoctor.app.check import check
     from envdoctor.app.reporting import check_targets
-    from envdoctor.system.message import Message
 
     judging = shared.CommandRun(options)
     sources, others = judging.sources(), None

@@ -8,14 +8,16 @@ from typing import Any
 
 import click
 
+from envdoctor.app.configuration import write_whole
 from envdoctor.app.errors import UsageProblem
-from envdoctor.app.whole_file import write_whole
 from envdoctor.cli import options as shared
 from envdoctor.cli.group import command
 from envdoctor.cli.options import REPORT, CommandRun, Option
 from envdoctor.cli.output import progress_line, say_notices, write_stdout
+from envdoctor.report.page import choose_lang
+from envdoctor.report.report import cleaned
 from envdoctor.system.clean import clean
-from envdoctor.system.message import Message
+from envdoctor.system.message import Message, say
 
 #: How much of the changes is shown, by option: the first one that was given decides.
 _DETAILS = {"tensors": "all", "patch": "patch", "stat": "stat"}
@@ -233,7 +235,6 @@ def diff_revision(**options: Any) -> int:
 def _list(request: Any, run: shared.CommandRun, options: dict[str, Any]) -> int:
     """Print a page of commits; return 3 if the changes of some commit are unknown, unless offline."""
     from envdoctor.app.diff_revision import list_commits
-    from envdoctor.report.report import cleaned
     from envdoctor.report.revision_section import commit_lines, commits_json
 
     if options["format_"] not in ("terminal", "json"):
@@ -255,8 +256,6 @@ def pin(repo: str, revision: str | None, offline: bool, timeout: float, hash: bo
     """
     from envdoctor.app.diff_revision import pin as pinned
     from envdoctor.app.facts import Sources
-    from envdoctor.report.page import choose_lang
-    from envdoctor.system.message import say
 
     sources, lang = Sources(hash=hash), choose_lang(more["lang"] or "auto", os.environ, sys.stdout.encoding)
     with progress_line(False, lang, Message("reading")) as progress:

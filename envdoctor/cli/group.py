@@ -14,8 +14,9 @@ from envdoctor import __version__
 from envdoctor.cli.options import GROUPS, SECONDS, Option, Options
 from envdoctor.cli.output import failed, lang_of
 from envdoctor.facts.registry import Registry
+from envdoctor.matrix.matrix import load_matrix
 from envdoctor.report.page import Page, choose_width, pad
-from envdoctor.system.message import Message
+from envdoctor.system.message import Message, alike
 
 try:
     import click
@@ -224,7 +225,6 @@ class _Commands(_HelpGroup):
             ctx.exit()
         if args and not args[0].startswith("-") and args[0] not in _NAMES:
             from envdoctor.observe.sources import SOURCES
-            from envdoctor.system.message import alike
 
             near = f"check --{args[0]}" if args[0] in SOURCES else alike(args[0], _NAMES)
             hint = f"did you mean {near}?" if near else "envdoctor --help names them"
@@ -252,7 +252,6 @@ def cli() -> None:
 
 def _fact_of(option: str, arguments: Sequence[str]) -> Message | None:
     """Return the ``--set`` for an option that is a fact's name, a trainer's or ours: ``--max-length 2048``."""
-    from envdoctor.matrix.matrix import load_matrix
     from envdoctor.observe.recipe.assignments import fact_called
 
     matrix = load_matrix()

@@ -14,8 +14,18 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from envdoctor.app.configuration import Configuration
-from envdoctor.report.page import Page
+from envdoctor.app.configuration import (
+    Configuration,
+    accepted,
+    find_configuration,
+    load_configuration,
+    read_baseline,
+    write_baseline,
+    write_whole,
+)
+from envdoctor.app.errors import UsageProblem
+from envdoctor.matrix.matrix import load_matrix
+from envdoctor.report.page import Page, choose_lang, choose_width, decide
 from envdoctor.report.report import names
 
 if TYPE_CHECKING:
@@ -315,7 +325,6 @@ class CommandOptions:
     word without an option goes to the options that it stands for."""
 
     def __init__(self, options: dict[str, Any]) -> None:
-        from envdoctor.app.configuration import find_configuration, load_configuration
         from envdoctor.app.facts import working_directory
 
         self._options = options
@@ -341,15 +350,11 @@ class CommandOptions:
     @cached_property
     def matrix(self) -> Any:
         """Return the matrix with the private rules of the configuration and of the command line."""
-        from envdoctor.matrix.matrix import load_matrix
-
         return load_matrix((*self.configuration.matrix, *self._options["matrix"]))
 
     @property
     def lang(self) -> str:
         """Return the language of the text."""
-        from envdoctor.report.page import choose_lang
-
         return choose_lang(self._options["lang"] or self.configuration.lang or "auto", os.environ, sys.stdout.encoding)
 
     def page(self, **layout: Any) -> Page:
@@ -392,7 +397,6 @@ class CommandOptions:
 
 def _put_in_place(options: dict[str, Any], word: str) -> None:
     """Give a word to the options that it stands for. Raises :class:`~envdoctor.app.errors.UsageProblem`."""
-    from envdoctor.app.errors import UsageProblem
     from envdoctor.app.facts import working_directory
     from envdoctor.app.words import meant
 
@@ -439,8 +443,6 @@ class CommandRun(CommandOptions):
     of :mod:`envdoctor.app` take. Raises :class:`~envdoctor.app.errors.UsageProblem`."""
 
     def __init__(self, options: dict[str, Any]) -> None:
-        from envdoctor.app.errors import UsageProblem
-
         self._outputs = []
         for value in options["outputs"]:
             name, _, file = value.partition("=")
@@ -451,8 +453,6 @@ class CommandRun(CommandOptions):
         super().__init__(options)
         baseline = None
         if options["baseline"] is not None:
-            from envdoctor.app.accepted import read_baseline
-
             baseline = read_baseline(options["baseline"])
         elif options["only_new"]:
             raise UsageProblem("--only-new needs --baseline FILE, which says what is old")
@@ -475,13 +475,10 @@ class CommandRun(CommandOptions):
             shown = tuple(finding for finding in report.findings if finding.baseline != "unchanged" or finding.gate)
             report = report.changed(findings=shown)
         for name, path in self._outputs:
-            from envdoctor.app.whole_file import write_whole
-
             write_whole(path, report.written(name, lang))
         if options["format_"] != "terminal":
             write_stdout(report.written(options["format_"], lang))
         elif verbosity > -2:
-            from envdoctor.report.page import choose_width, decide
             from envdoctor.report.terminal_report import render
 
             isatty, notebook = sys.stdout.isatty(), "ipykernel" in sys.modules
@@ -508,8 +505,6 @@ class CommandRun(CommandOptions):
 
 def _accepted(report: Report, before: tuple[Known, ...] | None, path: Path) -> Report:
     """Return the report after its findings were written as a baseline; they no longer fail this run."""
-    from envdoctor.app.accepted import accepted, write_baseline
-
     baseline = write_baseline(path, report, before)
     shown = len(baseline) if before is not None else min(len(baseline), len(list(report.shown())))
     behind = f", and {len(baseline) - shown} that they stand for" if shown < len(baseline) else ""

@@ -9,6 +9,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import pairwise
 
+from envdoctor.system.clean import clean
+from envdoctor.system.message import say, sentence
+
 _WIDTH = 78
 #: Seconds after which a reader wants to know that something is being done.
 _PATIENCE = 2
@@ -22,8 +25,6 @@ def progress_line(quiet: bool, lang: str, doing: str) -> Iterator[Callable[[str]
         yield lambda text: None
         return
     from envdoctor.report.page import display_width, pad
-    from envdoctor.system.clean import clean
-    from envdoctor.system.message import sentence
 
     start, latest, end = time.monotonic(), [doing], threading.Event()
 
@@ -72,7 +73,6 @@ def write_stdout(text: str) -> None:
 
 def say_notices(notices: Iterable[tuple[str, str]], lang: str) -> None:
     """Write notices, as level and text, to standard error."""
-    from envdoctor.system.message import say, sentence
 
     for level, text in notices:
         print(say(lang, "{name}: {value}", name=say(lang, level), value=sentence(lang, text)), file=sys.stderr)
@@ -102,9 +102,6 @@ def sentence_of(error: Exception) -> tuple[str, int]:
 
 def failed(message: str, code: int, *, usage: str = "", lang: str = "en") -> int:
     """Print the message to standard error, and return the exit code."""
-    from envdoctor.system.clean import clean
-    from envdoctor.system.message import sentence
-
     lines = [f"envdoctor: {clean(sentence(lang, message))}", *([clean(usage)] if usage else [])]
     with suppress(OSError, ValueError):  # a full disk, or closed: the exit code still answers
         print("\n".join(lines), file=sys.stderr)

@@ -11,13 +11,17 @@ from typing import Any
 
 import click
 
+from envdoctor.app.configuration import demand_match, write_ignore
 from envdoctor.app.errors import UsageProblem
 from envdoctor.app.explaining import Explained, explain_error, rule_named, rules_with, text_of_option
+from envdoctor.app.facts import day_of, working_directory
 from envdoctor.cli import options as shared
 from envdoctor.cli.group import command, group
 from envdoctor.cli.options import JUDGED, Option, matrix_option
 from envdoctor.cli.output import say_notices, write_stdout
-from envdoctor.matrix.matrix import load_matrix
+from envdoctor.judge.finding import Ignore
+from envdoctor.matrix.matrix import load_matrix, read_matrix
+from envdoctor.observe.sources import SOURCES
 from envdoctor.report.explanation import answer_json, answer_text, names_and_titles, rule_text
 from envdoctor.report.page import choose_width
 from envdoctor.report.report import Notice
@@ -75,8 +79,6 @@ def explain(ctx: click.Context, /, words: tuple[str, ...], error: str | None, lo
         raise click.UsageError(text, ctx)
     run = shared.CommandOptions(options)
     if error is not None or log is not None:
-        from envdoctor.observe.sources import SOURCES
-
         option, text = ("--error", str(error)) if log is None else ("--log", log)
         if log is not None or error == "-":
             text = text_of_option(option, text)
@@ -132,10 +134,6 @@ def _answer(explained: Explained, run: shared.CommandOptions, *, as_json: bool) 
 @click.argument("rule_id", metavar="ID")
 def ignore(rule_id: str, reason: str, until: str | None, where: tuple[str, ...], **more: Any) -> int:
     """Accept a finding: write it, with its reason, into the project's configuration."""
-    from envdoctor.app.accepted import demand_match, write_ignore
-    from envdoctor.app.facts import day_of, working_directory
-    from envdoctor.judge.finding import Ignore
-
     if not reason.strip():
         raise UsageProblem("--reason is empty: say why the finding is accepted")
     matrix = load_matrix()
@@ -147,9 +145,8 @@ def ignore(rule_id: str, reason: str, until: str | None, where: tuple[str, ...],
         if not equals:
             raise UsageProblem("--where {}: key=value is expected", text)
         pairs[key] = demand_match(shipped, key, value, matrix) if shipped is not None else value
-    if fixed := matrix.fixed_in(rule) if more["until_fixed"] else {}:
-        named_fix = ", ".join(f"{key.removeprefix('pkg.')} {version}" for key, version in fixed.items())
-        raise UsageProblem("--until-fixed: {} is fixed in {} already", rule, named_fix)
+    if fixed := more["until_fixed"] and matrix.fixed_in(rule):
+        raise UsageProblem("--until-fixed: {} is fixed in {} already", rule, fixed)
     last, here = day_of("--until", until) if until is not None else None, working_directory()
     if last is not None and last < date.today():
         raise UsageProblem("--until {}: that day is over; give the last day on which the finding is accepted", last)
@@ -277,7 +274,6 @@ def lint(matrix: tuple[Path, ...], stale: int | None, files: tuple[Path, ...]) -
     """Check every rule and table, or these FILES or the rules of --matrix alone: shape, evidence, wording, words that
     no source gives, tests, no condition or bound without effect, fixes that cure."""
     from envdoctor.app import matrix as judged
-    from envdoctor.matrix.matrix import read_matrix
 
     loaded, today = read_matrix(matrix), date.today()
     # With folders of one's own, the shipped rules are there to be judged by, and were linted without them.

@@ -5,7 +5,7 @@ lines stands in ``matrices/ledger/README.md``; ``tools/harvesting/ledger_format.
 """
 
 import os
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cache, cached_property
@@ -219,10 +219,8 @@ class Released:
         key = order(version)
         if key is None:
             return None, None
-        place = bisect_left(orders, key)
-        if place < len(orders) and orders[place] == key:
-            return versions[place], versions[place]
-        return versions[place - 1] if place else None, versions[place] if place < len(orders) else None
+        before, behind = bisect_right(orders, key) - 1, bisect_left(orders, key)  # both at the version itself
+        return versions[before] if before >= 0 else None, versions[behind] if behind < len(orders) else None
 
     def listed(self, section: str, subject: str, version: str) -> bool | Unknown:
         """Return whether a version has a subject, even without items: a module, or a class of known parameters."""

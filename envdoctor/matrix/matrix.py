@@ -138,11 +138,11 @@ class Matrix:
             texts: Mapping[str, Any] = json.loads(file.read(length))
         return texts
 
-    def fixed_in(self, rule_id: str) -> Mapping[str, str]:
-        """Return the first releases, by their fact keys, without the problem of a rule; empty if unknown."""
+    def fixed_in(self, rule_id: str) -> str:
+        """Return the first releases without the problem of a rule, ``torch 2.5.1``; an empty text if unknown."""
         rule = self.find(rule_id)
-        releases: Mapping[str, str] = self.texts(rule)["bound"].get("fixed_in", {}) if rule is not None else {}
-        return releases
+        releases = self.texts(rule)["bound"].get("fixed_in", {}) if rule is not None else {}
+        return ", ".join(f"{key.removeprefix('pkg.')} {version}" for key, version in releases.items())
 
     def find(self, rule_id: str) -> Rule | None:
         """Return the rule of that id."""

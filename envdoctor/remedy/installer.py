@@ -12,8 +12,7 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from envdoctor.system.asking import ask_program
-from envdoctor.system.child import ChildResult, Limits, run_child
+from envdoctor.system.asking import ChildResult, Limits, ask_program, run_child
 from envdoctor.system.message import Message, MessageError, quoted
 from envdoctor.versions.requirement import normalise
 

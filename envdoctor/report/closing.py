@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from envdoctor.facts.values import ABSENT, NOT_GIVEN, Records, Unknown, Value
+from envdoctor.facts.values import ABSENT, NOT_GIVEN, Value
 from envdoctor.judge.finding import NotChecked
 from envdoctor.observe.sources import DOCUMENTS
 from envdoctor.report.blocks import Banner, Block, Commands, Field, Items, Paragraph, Section, Table
@@ -274,10 +274,8 @@ def _advice(report: Report, name: str, page: Page) -> str:
 def is_given(report: Report, key: str) -> bool:
     """Return whether a fact is known; for a column of a list, whether every item has it."""
     records = report.registry.records_of(key)
-    value = report.facts.value(records.key if records is not None else key)
-    if isinstance(value, Records):
-        return all(not isinstance(item.get(key.partition(".")[2], NOT_GIVEN), Unknown) for item in value)
-    return not isinstance(value, Unknown)
+    name, column = records.key if records is not None else key, key.partition(".")[2]
+    return not report.facts.unknown(name) and not any(item.unknown(column) for item in report.facts.each(name))
 
 
 def _why_not(entries: Sequence[NotChecked], page: Page) -> list[str]:

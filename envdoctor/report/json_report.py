@@ -13,7 +13,8 @@ from envdoctor.report.closing import beyond_of
 from envdoctor.report.facts_text import fact_data
 from envdoctor.report.page import Page
 from envdoctor.report.report import Report
-from envdoctor.report.revision_section import RevisionSection
+from envdoctor.report.revision_section import RevisionSection, verdict
+from envdoctor.revision.comparer import AREAS
 
 SCHEMA_NAME = "envdoctor.report"
 #: Within a major version fields are only added.
@@ -115,9 +116,6 @@ def _rules(findings: Iterable[Finding]) -> list[dict[str, Any]]:
 
 
 def _revision(report: Report, section: RevisionSection) -> dict[str, Any]:
-    from envdoctor.report.revision_section import verdict
-    from envdoctor.revision.comparer import AREAS
-
     areas = [{"area": area, "changes": sum(change.area == area for change in section.changes)} for area in AREAS]
     changes = [
         json_data(change) | {"state": state, **json_data(_known(effect=section.effect_of(change)))}

@@ -9,9 +9,8 @@ from envdoctor.door import door
 __all__, __getattr__ = door(
     __name__,
     {
-        "asking": "Limits ChildProblem ask ask_program",
+        "asking": "ask ask_program ChildProblem Limits minimal_environment processors run_child",
         "cache": "add_looks cache_home CacheFolder",
-        "child": "minimal_environment processors run_child",
         "clean": "without_credentials without_url_credentials",
         "documents": "content_of decoded read_bounded read_named text_of",
         "files": "Budget Files Looks Spent because_of read_regular",

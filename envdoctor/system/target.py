@@ -28,7 +28,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from envdoctor.system.child import OFFLINE, ChildResult, Limits, Usage, run_child
+from envdoctor.system.asking import OFFLINE, ChildResult, Limits, Usage, run_child
 from envdoctor.system.message import NOTHING, Message, quoted
 
 #: The scripts that run in the target interpreter, and the one that runs them.

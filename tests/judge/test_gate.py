@@ -76,7 +76,7 @@ def test_until_fixed_ends_when_a_release_without_the_problem_is_known(matrix_of,
     judgement = known.judged(facts(FACTS), matrix, Policy(ignores=entries))
     assert {finding.id: finding.ignored for finding in judgement.findings} == {"open": "no fix yet", "fixed": None}
     assert judgement.expired == entries[1:]
-    assert matrix.fixed_in("fixed") == {"pkg.torch": "2.5.1"}
+    assert matrix.fixed_in("fixed") == "torch 2.5.1"
 
 
 @pytest.mark.parametrize(

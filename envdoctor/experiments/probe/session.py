@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from envdoctor.experiments.probe.catalogue import FIRST, UNUSABLE, Job, Outcome, Probe, outcome_of
 from envdoctor.experiments.probe.verdict import Verdict, float_of, judge, params_of, text_of, twin_of
 from envdoctor.facts.values import Records, Unknown, Value
-from envdoctor.system.child import processors
+from envdoctor.system.asking import processors
 from envdoctor.system.message import Message
 from envdoctor.system.target import Place, run_in_target
 

@@ -73,8 +73,7 @@ class Caller(NamedTuple):
             if os.path.exists(settings) and not self.files.is_file(settings):
                 return Unknown(Message("{} cannot be read: it is not a regular file", settings))
         self.started.append(executable)
-        from envdoctor.system.asking import Limits, ask_program
-        from envdoctor.system.child import minimal_environment
+        from envdoctor.system.asking import Limits, ask_program, minimal_environment
 
         argv = [executable, "-I", "-S", "-B", "-c", _QUESTION]
         limits, environ = Limits(_TIMEOUT_SECONDS, mib=512, output=1 << 16), minimal_environment(self.environ)

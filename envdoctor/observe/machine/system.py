@@ -395,8 +395,7 @@ def _version_from_files(root: str) -> tuple[Value, str] | None:
 
 
 def _ask_nvcc(nvcc: str, request: Request) -> Value:
-    from envdoctor.system.asking import Limits, ask_program
-    from envdoctor.system.child import minimal_environment
+    from envdoctor.system.asking import Limits, ask_program, minimal_environment
 
     limits = Limits(_NVCC_TIMEOUT, mib=512, output=1 << 16)
     environ, folder = minimal_environment(request.environ), os.path.dirname(nvcc)
