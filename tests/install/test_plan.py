@@ -7,10 +7,12 @@ from observing import shipped
 
 from envdoctor.facts import ABSENT, Fact, FactSet, Records
 from envdoctor.judge import Ignore, Policy
+from envdoctor.judge.derivations import with_facts
 from envdoctor.matrix import load_matrix
 from envdoctor.remedy import Remedy, before, try_remedy, with_plan
+from envdoctor.remedy.commands import apply
 
-LEDGER = {name: ledger(name, "1.0 2.0 3.0 4.0", depth="metadata") for name in ("aa", "bb", "cc", "torch")}
+LEDGER = {name: ledger(name, "1.0 2.0 3.0 4.0 5.0", depth="metadata") for name in ("aa", "bb", "cc", "torch")}
 
 
 def fix(**what):
@@ -58,6 +60,15 @@ PLANS = {
             "second": error({"pkg.aa": "<2", "pkg.cc": "<2"}, fix(constraints=["cc>=2"])),
         },
         ("aa==2.0",),
+    ),
+    "so is a release that is neither among the nearest nor the newest": (
+        {**TWO, "pkg.cc": "1.0"},
+        {
+            "first": error({"pkg.aa": "<2", "pkg.bb": "<2"}, B),
+            "second": error({"pkg.aa": "<4", "pkg.cc": "<2"}, fix(constraints=["cc>=2"])),
+            "third": error({"pkg.aa": ">=5"}),
+        },
+        ("aa==4.0",),
     ),
     "uninstalling costs more": (AA, {"r": error({"pkg.aa": "<2"}, fix(uninstall=["aa"]), A)}, ("aa==2.0",)),
     "an error that a fix would bring is mended too": (
@@ -223,3 +234,15 @@ def test_a_package_that_was_not_there_changes_nothing_else(torch, broken):
         facts.add(Fact(f"pkg.{name}", version, "", "given"))
     found = try_remedy(remedy, before(facts, load_matrix())).broken
     assert found == ("it would break a requirement: vllm (==2.1.2) asks for another torch" if broken else None)
+
+
+def test_of_a_package_that_a_list_leaves_open_the_newest_that_allows_the_change_is_taken():
+    versions, matrix = {"numpy": "2.4.6", "pandas": "3.1.1"}, load_matrix()
+    needs = {"numpy": (), "pandas": ("numpy>=2.0.2",)}
+    dists = tuple({"name": name, "version": versions[name], "kind": "lock", "requires": needs[name]} for name in needs)
+    lists = {"dist": Records(dists), "refused": Records(()), "python.version": "3.11.9"}
+    facts = [Fact(key, value, "", "environment") for key, value in lists.items()]
+    facts += [Fact(f"pkg.{name}", version, "", "preset") for name, version in versions.items()]
+    change = Remedy({"numpy": "==1.26.4"}, facts=(Fact("pkg.numpy", "1.26.4", "the fix", "given"),))
+    pandas = apply(change, with_facts(FactSet(), facts, matrix), matrix).text("pkg.pandas")
+    assert pandas and pandas.startswith("3.0.")  # 3.1 asks for numpy 2
