@@ -16,12 +16,12 @@ from envdoctor.judge.derivations import with_facts
 from envdoctor.judge.evaluate import evaluate
 from envdoctor.judge.finding import Text
 from envdoctor.judge.judging import Problem, errors_of
-from envdoctor.matrix.ledger_taking import allows
+from envdoctor.matrix.ledger_taking import Candidate, PackageReleases, TakingSituation, allows
 from envdoctor.matrix.matrix import Matrix
 from envdoctor.matrix.rules import Rule
 from envdoctor.system.message import Message
-from envdoctor.versions.marker import holds
 from envdoctor.versions.pep440 import satisfies
+from envdoctor.versions.wheel_tags import WheelTarget, wheel_target
 
 _NAME = r"[a-z0-9]+(-[a-z0-9]+)*\Z"
 _CLAUSE = r"(~=|==|!=|<=|>=|<|>)[0-9a-z.*]+"
@@ -266,18 +266,16 @@ def _taken_instead(
 ) -> Iterator[tuple[str, Fact]]:
     """Yield the packages that no line of the list names and that ask for another release of a changed package, with the
     newest release of each that allows the changed one."""
-    values, python = marker_values(after.value), after.text("python.version")
+    python, target = after.text("python.version") or "", wheel_target(after.value) or WheelTarget()
+    releases = PackageReleases(matrix.ledger, TakingSituation(marker_values(after.value), python, target))
     for package, text in unmet:
-        name, version = text.partition(" ")[0], after.text(f"pkg.{package}")
-        if package not in pins or name in pins or version is None or after.get(f"pkg.{name}").source != "preset":
+        name, changed = text.partition(" ")[0], after.text(f"pkg.{package}")
+        if package not in pins or name in pins or changed is None or after.get(f"pkg.{name}").source != "preset":
             continue
-        released = matrix.ledger.package(name)
-        for release in reversed(matrix.ledger.offered(name)):
-            needs = released.requires(release.version) if released is not None else ()
-            own = (need for need in needs if need.name == package and (not need.marker or holds(need.marker, values)))
-            fits = all(allows(need.specifiers, version) for need in own)
-            if fits and (python is None or allows(release.requires_python, python)):
-                yield name, Fact(f"pkg.{name}", release.version, _MOVED, "preset")
+        for version in releases.fitting(name, False):
+            needs = releases.required(Candidate(name, (), version))
+            if all(allows(need.specifiers, changed) for need in needs if need.name == package):
+                yield name, Fact(f"pkg.{name}", version, _MOVED, "preset")
                 break
 
 

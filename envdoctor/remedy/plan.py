@@ -229,8 +229,8 @@ class _Search:
         return None if is_worse else _Node(remedy, after, node.given_up)
 
     def _judged(self, remedy: Remedy) -> _Node | None:
-        """Judge changes as a whole; None if they were judged before, the budget is spent, or they break a requirement. If
-        they bring an error as well, they are kept: the search ends that error, or gives them up."""
+        """Judge changes as a whole; None if they were judged before, the budget is spent, or they break a requirement.
+        Those that bring an error as well are kept: the search ends that error, or gives them up."""
         if remedy.parts in self._seen or self._budget <= 0 or against(remedy, self._now.facts):
             return None
         self._seen.add(remedy.parts)
