@@ -12,7 +12,7 @@ from envdoctor.matrix import load_matrix
 from envdoctor.remedy import Remedy, before, try_remedy, with_plan
 from envdoctor.remedy.commands import apply
 
-LEDGER = {name: ledger(name, "1.0 2.0 3.0 4.0 5.0", depth="metadata") for name in ("aa", "bb", "cc", "torch")}
+LEDGER = {name: ledger(name, "1.0 2.0 3.0 4.0", depth="metadata") for name in ("aa", "bb", "cc", "torch")}
 
 
 def fix(**what):
@@ -60,15 +60,6 @@ PLANS = {
             "second": error({"pkg.aa": "<2", "pkg.cc": "<2"}, fix(constraints=["cc>=2"])),
         },
         ("aa==2.0",),
-    ),
-    "so is a release that is neither among the nearest nor the newest": (
-        {**TWO, "pkg.cc": "1.0"},
-        {
-            "first": error({"pkg.aa": "<2", "pkg.bb": "<2"}, B),
-            "second": error({"pkg.aa": "<4", "pkg.cc": "<2"}, fix(constraints=["cc>=2"])),
-            "third": error({"pkg.aa": ">=5"}),
-        },
-        ("aa==4.0",),
     ),
     "uninstalling costs more": (AA, {"r": error({"pkg.aa": "<2"}, fix(uninstall=["aa"]), A)}, ("aa==2.0",)),
     "an error that a fix would bring is mended too": (
