@@ -73,11 +73,7 @@ class Ledger:
 
     def published(self, name: str) -> list[str]:
         """Return the releases of a distribution that were not withdrawn, oldest first; none if they are not known."""
-        return [release.version for release in self.offered(name)]
-
-    def offered(self, name: str) -> list[Release]:
-        """Return the same releases as the ledger has them."""
-        return [release for release in getattr(self.package(name), "releases", ()) if not release.yanked]
+        return [release.version for release in getattr(self.package(name), "releases", ()) if not release.yanked]
 
     def release(self, name: str, version: str) -> Release | None:
         """Return the release of this version, whatever its build; None if the ledger does not list it."""

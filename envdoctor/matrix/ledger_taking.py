@@ -169,7 +169,7 @@ class PackageReleases:
         return tagged or sorted(fitting, key=lambda version: bool(self._written) and dates[version] > self._written)
 
     def why_not(self, name: str, version: str, elsewhere: bool) -> tuple[str, str] | None:
-        """Return why a listed release is not taken here (``python``, ``file``, ``date`` or ``gone``), and what it lacks."""
+        """Return why a listed release is not taken here (python, file, date or gone), and what it lacks."""
         package, situation, release = self.package(name), self.situation, self.listed(name, version)
         if package is None or release is None:
             return None

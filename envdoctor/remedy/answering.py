@@ -112,8 +112,7 @@ def _package_answer(question: Question, home: Home) -> Answer:
     answer = Answer(question.reading, (home,), asker=_caller(question, package))
     if home.there:
         return answer._replace(notes=(("elsewhere", f"{package} {home.installed}"),))
-    newest_first = reversed(getattr(question.ledger.package(package), "releases", ()))
-    allowed = [release.version for release in newest_first if not release.yanked and allows(specifier, release.version)]
+    allowed = [version for version in reversed(question.ledger.published(package)) if allows(specifier, version)]
     way = question.install(package, allowed, specifier)
     return answer._replace(ways=(way,) if way else ())
 

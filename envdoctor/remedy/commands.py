@@ -15,12 +15,19 @@ from envdoctor.judge.derivations import with_facts
 from envdoctor.judge.evaluate import evaluate
 from envdoctor.judge.finding import Text
 from envdoctor.judge.judging import Problem, errors_of
-from envdoctor.matrix.ledger_taking import allows
+from envdoctor.matrix.ledger_taking import (
+    AskedRequirement,
+    Candidate,
+    LedgerStep,
+    PackageReleases,
+    TakingRefusal,
+    TakingSituation,
+    allows,
+)
 from envdoctor.matrix.matrix import Matrix
 from envdoctor.matrix.rules import Rule
 from envdoctor.system.message import Message
 from envdoctor.versions.pep440 import satisfies
-from envdoctor.versions.requirement import holds
 
 _NAME = r"[a-z0-9]+(-[a-z0-9]+)*\Z"
 _CLAUSE = r"(~=|==|!=|<=|>=|<|>)[0-9a-z.*]+"
@@ -265,24 +272,21 @@ def _taken_instead(
 ) -> Iterator[tuple[str, Fact]]:
     """Yield the packages that no line of the list names and that ask for another release of a changed package, with the
     newest release of each that allows the changed one."""
-    values, python = marker_values(after.value), after.text("python.version")
+    releases = _releases_for(after, matrix)
     for package, text in unmet:
-        name, version = text.partition(" ")[0], after.text(f"pkg.{package}")
-        if package not in pins or name in pins or version is None or after.get(f"pkg.{name}").source != "preset":
+        name, changed = text.partition(" ")[0], after.text(f"pkg.{package}")
+        if package not in pins or name in pins or changed is None or after.get(f"pkg.{name}").source != "preset":
             continue
-        released = matrix.ledger.package(name)
-        for release in reversed(matrix.ledger.offered(name)):
-            needs = released.requires(release.version) if released is not None else ()
-            own = (need for need in needs if need.name == package and (not need.marker or holds(need.marker, values)))
-            fits = all(allows(need.specifiers, version) for need in own)
-            if fits and (python is None or allows(release.requires_python, python)):
-                yield name, Fact(f"pkg.{name}", release.version, _MOVED, "preset")
+        for version in releases.fitting(name, False):
+            needs = releases.required(Candidate(name, (), version))
+            if all(allows(need.specifiers, changed) for need in needs if need.name == package):
+                yield name, Fact(f"pkg.{name}", version, _MOVED, "preset")
                 break
 
 
 def try_remedy(remedy: Remedy, now: Before) -> After:
     """Judge a change as a whole. Requirements of packages count, by their own metadata or the ledger. A new package may
-    require nothing that the environment does not have."""
+    require nothing that the environment does not have. A list that an error has left is solved as an installer does."""
     after = apply(remedy, now.facts, now.matrix)
     after = after if now.predict is None else now.predict(after)
     unmet = _unmet(after)
@@ -293,16 +297,50 @@ def try_remedy(remedy: Remedy, now: Before) -> After:
     broken = against(remedy, now.facts) or (Message(text, new[0][1], new[0][0]) if new else None)
     errors = dict(errors_of(after, now.matrix)[0])
     needed, still = ({package for package, _ in pairs} for pairs in (now.unmet, unmet))
+    of_list: dict[Problem, Text] = {}
     for problem, message in now.errors.items():
         rule, item = now.matrix.find(problem.rule_id), dict(problem.item)
-        is_of_list = rule is not None and rule.each == "refused" and item["kind"] == "conflict"
-        if is_of_list and item["package"] in needed:
+        if rule is not None and rule.each == "refused" and item["kind"] == "conflict" and item["package"] in needed:
             # The requirements of the packages then show whether the list still contradicts itself.
             errors.pop(problem, None)
+            of_list |= {problem: message}
             errors.update({problem: message} if item["package"] in still else {})
         elif problem not in errors and rule is not None and is_lost(rule, now, after):
             errors[problem] = message
+    is_better = broken is None and len(errors) < len(now.errors) and errors.keys() <= now.errors.keys()
+    if is_better and not errors.keys() & of_list.keys() and (why := _refused(remedy, now)) is not None:
+        errors, broken = {**errors, **of_list}, None if of_list else why
     return After(after, errors, broken)
+
+
+def _refused(remedy: Remedy, now: Before) -> Message | None:
+    """Return why an installer refuses a list after the change, by what is certain in the ledger; None if it does not,
+    if that is unknown, and for other sources than lists."""
+    facts = now.facts
+    kinds = {kind for item in facts.each("refused") if (kind := item.text("kind"))}
+    if facts.records("refused") is None or not kinds <= {"conflict", "build", "before", "index"}:
+        return None
+    from envdoctor.matrix.ledger_solving import solve
+
+    lines = {fact.key[4:]: f"=={str(fact.value).partition('+')[0]}" for fact in facts.below("pkg.") if _is_pin(fact)}
+    lines |= {str(line.value("package")): line.text("asks") or "" for line in facts.each("listed")} | dict(remedy.pins)
+    asked = [AskedRequirement(name, (), line, name) for name, line in lines.items() if name not in remedy.removed]
+    refusal = solve(_releases_for(facts, now.matrix, certain=True), LedgerStep(tuple(asked)), {}, ())
+    if not isinstance(refusal, TakingRefusal) or refusal.kind != "conflict":
+        return None
+    return Message("no release of {} would meet all that is asked for: {}", refusal.package, refusal.asked)
+
+
+def _is_pin(fact: Fact) -> bool:
+    return isinstance(fact.value, str) and fact.source != "preset" and is_version(fact.value)
+
+
+def _releases_for(facts: FactSet, matrix: Matrix, *, certain: bool = False) -> PackageReleases:
+    """Return the releases of the ledger as an installer sees them on the judged machine."""
+    python, target = facts.text("python.version") or "", wheel_target(facts.value) or WheelTarget()
+    day = facts.text("environment.day") or ""
+    situation = TakingSituation(marker_values(facts.value), python, target, day)
+    return PackageReleases(matrix.ledger, situation, certain=certain)
 
 
 def against(remedy: Remedy, facts: FactSet) -> Message | None:

@@ -126,7 +126,8 @@ class _Trial(NamedTuple):
         problems = problems_of(rule, after.facts, matrix)
         uncovered = (error for error in after.errors if error.rule_id == rule.id and error not in self.now.errors)
         is_ended = problem in self.now.errors and problem not in after.errors
-        if ((problem in problems if problem.item else problems) and not is_ended) or any(uncovered):
+        is_left = rule.each == "refused" and problem in after.errors  # by the rest of the list
+        if ((problem in problems if problem.item else problems) and not is_ended) or any(uncovered) or is_left:
             return Message("it would not be enough here")
         if changes.is_lost(rule, self.now, after.facts):
             return Message("whether it would be enough cannot be told")

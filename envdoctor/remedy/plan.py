@@ -70,7 +70,7 @@ def with_plan(
     aims += [problem for problem in now.all_errors if problem not in findings and problem not in accepted]
     # What cannot be run decides which releases are taken; often that ends a contradiction of the list too.
     aims.sort(key=lambda problem: getattr(matrix.find(problem.rule_id), "effect", "") == "install")
-    search = _Search(now, aims)
+    search = _Search(now, aims, {problem: finding.fixes for problem, finding in findings.items()})
     # With a fix for each error that the search had no judgements left for.
     node = search.completed(search.run(), aims, lambda problem, after: problem in after.errors)
     # Where there is no torch, nothing tells which releases an installer would take: that is a set of its own.
@@ -170,8 +170,8 @@ def _stands(problem: Problem, facts: FactSet) -> Mapping[str, Value] | None:
 class _Search:
     """Best first over the fixes of the errors and their combinations, within a budget of judgements."""
 
-    def __init__(self, now: Before, aims: Iterable[Problem]) -> None:
-        self._now, self._aims = now, list(aims)
+    def __init__(self, now: Before, aims: Iterable[Problem], offered: Mapping[Problem, Iterable[OfferedFix]]) -> None:
+        self._now, self._aims, self._offered = now, list(aims), offered
         self._budget = _BUDGET
         self._seen: set[frozenset[tuple[str, str]]] = {NOTHING.parts}
         self._order = count()
@@ -229,8 +229,8 @@ class _Search:
         return None if is_worse else _Node(remedy, after, node.given_up)
 
     def _judged(self, remedy: Remedy) -> _Node | None:
-        """Judge changes as a whole; None if they were judged before, the budget is spent, or they break a requirement. One
-        that an error tells of is not broken yet: the search ends errors that changes bring, or gives the changes up."""
+        """Judge changes as a whole; None if they were judged before, the budget is spent, or they break a requirement.
+        Those that bring an error as well are kept: the search ends that error, or gives them up."""
         if remedy.parts in self._seen or self._budget <= 0 or against(remedy, self._now.facts):
             return None
         self._seen.add(remedy.parts)
@@ -279,26 +279,25 @@ class _Search:
                 yield next(ranks) * _LATER, remedy
         names = dict.fromkeys(key[4:] for key in rule.keys() if key.startswith("pkg."))  # noqa: SIM118
         installed = [name for name in names if rule.each is None and facts.text(f"pkg.{name}") is not None]
+        # Of a long range the fix that is offered may be none of the nearest.
+        usable = (fix.pins for fix in self._offered.get(problem, ()) if fix.withheld is None and len(fix.pins) == 1)
+        pins = [(name, pin[2:]) for alone in usable for name, pin in alone.items() if pin.startswith("==")]
+        offered = (remedy for name, version in pins for remedy in choices.of_range(name, [version]))
+        yield from ((next(ranks) * _LATER, remedy) for remedy in offered if isinstance(remedy, Remedy))
         for name in sorted(installed, key=lambda name: name == "torch"):
-            versions, of_all = (_releases(rules, name, choices) for rules in ([rule], self._rules_about(name, rule)))
-            chosen = dict.fromkeys([*versions[: _OF_A_FIX - 1], *of_all[:1], *versions[-1:]])
+            versions = _releases(rule, name, choices)
+            chosen = list(dict.fromkeys([*versions[: _OF_A_FIX - 1], *versions[-1:]]))
             extra = _UNKNOWN if name in named else _UNNAMED
-            others = (remedy for remedy in choices.of_range(name, [*chosen]) if isinstance(remedy, Remedy))
+            others = (remedy for remedy in choices.of_range(name, chosen) if isinstance(remedy, Remedy))
             yield from ((extra + next(ranks) * _LATER, remedy) for remedy in others)
 
-    def _rules_about(self, name: str, first: Rule) -> list[Rule]:
-        """Return a rule and those of the other errors that are about the release of a package."""
-        aims = (self._now.matrix.find(problem.rule_id) for problem in self._aims)
-        rules = {rule.id: rule for rule in (first, *aims) if rule is not None and rule.each is None}
-        return [rule for rule in rules.values() if f"pkg.{name}" in rule.keys()]  # noqa: SIM118
 
-
-def _releases(rules: Collection[Rule], name: str, choices: Candidates) -> list[str]:
-    """Return the releases of a package with which no rule applies any more, nearest first, the newest one last."""
+def _releases(rule: Rule, name: str, choices: Candidates) -> list[str]:
+    """Return the releases of a package with which the rule no longer applies, nearest first, the newest one last."""
 
     def is_ended(version: str) -> bool:
         facts = choices.facts.copy([*choices.facts, Fact(f"pkg.{name}", version, "", "")])
-        return all(evaluate(rule, facts, choices.matrix.registry).holds is False for rule in rules)
+        return evaluate(rule, facts, choices.matrix.registry).holds is False
 
     fitting = list(filter(is_ended, choices.versions(name, ">=0")))
     newest = next((version for version in reversed(choices.matrix.ledger.published(name)) if version in fitting), None)

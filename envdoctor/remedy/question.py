@@ -73,12 +73,9 @@ class Situation:
     def usable(self, package: str, having: Releases) -> list[str]:
         """Return the releases of a set that were not withdrawn and that this Python may install, the nearest to the
         installed one first, or the newest first if that is unknown."""
-        python = self.version("", "python.version")
-        listed = getattr(self.ledger.package(package), "releases", ())
-        fits = [
-            not row.yanked and having.has(row.version) is True and (not python or allows(row.requires_python, python))
-            for row in listed
-        ]
+        python, listed = self.version("", "python.version"), getattr(self.ledger.package(package), "releases", ())
+        here = (not row.yanked and (not python or allows(row.requires_python, python)) for row in listed)
+        fits = [fit and having.has(row.version) is True for row, fit in zip(listed, here, strict=True)]
         return Releases.of([row.version for row in listed], fits).by_distance(self.version(package))
 
 

@@ -7,8 +7,10 @@ from observing import shipped
 
 from envdoctor.facts import ABSENT, Fact, FactSet, Records
 from envdoctor.judge import Ignore, Policy
+from envdoctor.judge.derivations import with_facts
 from envdoctor.matrix import load_matrix
 from envdoctor.remedy import Remedy, before, try_remedy, with_plan
+from envdoctor.remedy.commands import apply
 
 LEDGER = {name: ledger(name, "1.0 2.0 3.0 4.0", depth="metadata") for name in ("aa", "bb", "cc", "torch")}
 
@@ -99,40 +101,38 @@ def test_a_fix_that_brings_an_error_is_withheld(planned):
     assert "it would bring second" in finding.fixes[0].withheld
 
 
-def test_a_requirement_of_another_package_is_never_broken(planned):
-    """A package is not lowered below what another one asks for, when another change will do as well."""
+#: Installed packages with their requirements, conditions of an error with its fixes, why the first fix is withheld, and
+#: what the plan installs instead.
+BROKEN = {
+    "another change does as well": (
+        {"aa": "4.0", "bb": "1.0", "cc": "1.0"},
+        {"cc": ("aa>=3",)},
+        ({"pkg.aa": ">=3", "pkg.bb": "<2"}, fix(constraints=["aa==2.0"]), fix(constraints=["bb>=2"])),
+        ("cc (>=3) asks for another aa", ("bb==2.0",)),
+    ),
+    # cc asks for the extra, and what it requires stands in the metadata of dd
+    "an extra": (
+        {"aa": "4.0", "cc": "1.0", "dd": "1.0"},
+        {"cc": ("dd[x]",), "dd": ("aa>=3; extra == 'x'", "aa>=9; extra == 'y'")},
+        ({"pkg.aa": ">=3"}, fix(constraints=["aa==2.0"])),
+        ("cc -> dd[x] (>=3) asks for another aa", None),
+    ),
+    "nothing that is asked for is uninstalled": (
+        {"aa": "1.0", "cc": "1.0"},
+        {"cc": ("aa",)},
+        ({"pkg.aa": "present"}, fix(uninstall=["aa"])),
+        ("cc asks for aa", None),
+    ),
+}
+
+
+@pytest.mark.parametrize(("installed", "requires", "rule", "said"), BROKEN.values(), ids=BROKEN)
+def test_a_requirement_of_another_package_is_never_broken(planned, installed, requires, rule, said):
     judgement = planned(
-        {"pkg.aa": "4.0", "pkg.bb": "1.0", "pkg.cc": "1.0"},
-        {"old-bb": error({"pkg.aa": ">=3", "pkg.bb": "<2"}, fix(constraints=["aa==2.0"]), fix(constraints=["bb>=2"]))},
-        requires={"cc": ("aa>=3",)},
+        {f"pkg.{name}": version for name, version in installed.items()}, {"r": error(*rule)}, requires=requires
     )
-    lower, higher = judgement.findings[0].fixes
-    assert lower.withheld == "it would break a requirement: cc (>=3) asks for another aa"
-    assert higher.withheld is None
-    assert judgement.plan.constraints == ("bb==2.0",)
-
-
-def test_what_an_extra_requires_is_never_broken(planned):
-    """Somebody asks for the extra, and its requirement stands in the metadata of the package that has it."""
-    judgement = planned(
-        {"pkg.aa": "4.0", "pkg.cc": "1.0", "pkg.dd": "1.0"},
-        {"new-aa": error({"pkg.aa": ">=3"}, fix(constraints=["aa==2.0"]))},
-        requires={"cc": ("dd[x]",), "dd": ("aa>=3; extra == 'x'", "aa>=9; extra == 'y'")},
-    )
-    assert judgement.findings[0].fixes[0].withheld == (
-        "it would break a requirement: cc -> dd[x] (>=3) asks for another aa"
-    )
-    assert judgement.plan is None
-
-
-def test_a_package_that_others_require_is_not_uninstalled(planned):
-    judgement = planned(
-        {"pkg.aa": "1.0", "pkg.cc": "1.0"},
-        {"r": error({"pkg.aa": "present"}, fix(uninstall=["aa"]))},
-        requires={"cc": ("aa",)},
-    )
-    assert judgement.findings[0].fixes[0].withheld == "it would break a requirement: cc asks for aa"
-    assert judgement.plan is None
+    assert judgement.findings[0].fixes[0].withheld == f"it would break a requirement: {said[0]}"
+    assert (judgement.plan.constraints if judgement.plan else None) == said[1]
 
 
 def test_errors_that_no_set_of_fixes_ends_together_are_named(planned):
@@ -206,20 +206,29 @@ def test_errors_of_packages_and_of_the_recipe_get_one_plan():
     assert judgement.plan.set["recipe.dtype"] == "bf16" and judgement.plan.constraints == ("tokenizers==0.20.3",)
 
 
-@pytest.mark.parametrize(("transformers", "broken"), [("4.44.0", True), ("4.46.0", False)])
-def test_releases_that_refuse_each_other_are_not_installed_together(transformers, broken):
-    pins = {"trl": "==0.17.0", "transformers": f"=={transformers}"}
-    changed = tuple(Fact(f"pkg.{name}", pin[2:], "the fix", "given") for name, pin in pins.items())
-    now = before(FactSet(), load_matrix())
-    found = try_remedy(Remedy(pins, facts=changed), now).broken
-    assert found == ("it would break a requirement: trl (>=4.46.0) asks for another transformers" if broken else None)
+@pytest.mark.parametrize(
+    ("pins", "present", "broken"),
+    [
+        ({"trl": "0.17.0", "transformers": "4.44.0"}, {}, "trl (>=4.46.0) asks for another transformers"),
+        ({"trl": "0.17.0", "transformers": "4.46.0"}, {}, None),
+        ({"vllm": "0.3.0"}, {"vllm": ABSENT, "torch": "2.13.0"}, "vllm (==2.1.2) asks for another torch"),
+        ({"vllm": "0.3.0"}, {"vllm": ABSENT, "torch": "2.1.2"}, None),
+    ],
+)
+def test_releases_that_refuse_each_other_are_not_installed_together(pins, present, broken):
+    changed = tuple(Fact(f"pkg.{name}", version, "the fix", "given") for name, version in pins.items())
+    now = before(FactSet(Fact(f"pkg.{name}", version, "", "given") for name, version in present.items()), load_matrix())
+    found = try_remedy(Remedy({name: f"=={version}" for name, version in pins.items()}, facts=changed), now).broken
+    assert found == (broken and f"it would break a requirement: {broken}")
 
 
-@pytest.mark.parametrize(("torch", "broken"), [("2.13.0", True), ("2.1.2", False)])
-def test_a_package_that_was_not_there_changes_nothing_else(torch, broken):
-    remedy = Remedy({"vllm": "==0.3.0"}, facts=(Fact("pkg.vllm", "0.3.0", "the fix", "given"),))
-    facts = FactSet()
-    for name, version in {"vllm": ABSENT, "torch": torch}.items():
-        facts.add(Fact(f"pkg.{name}", version, "", "given"))
-    found = try_remedy(remedy, before(facts, load_matrix())).broken
-    assert found == ("it would break a requirement: vllm (==2.1.2) asks for another torch" if broken else None)
+def test_of_a_package_that_a_list_leaves_open_the_newest_that_allows_the_change_is_taken():
+    versions, matrix = {"numpy": "2.4.6", "pandas": "3.1.1"}, load_matrix()
+    needs = {"numpy": (), "pandas": ("numpy>=2.0.2",)}
+    dists = tuple({"name": name, "version": versions[name], "kind": "lock", "requires": needs[name]} for name in needs)
+    lists = {"dist": Records(dists), "refused": Records(()), "python.version": "3.11.9"}
+    facts = [Fact(key, value, "", "environment") for key, value in lists.items()]
+    facts += [Fact(f"pkg.{name}", version, "", "preset") for name, version in versions.items()]
+    change = Remedy({"numpy": "==1.26.4"}, facts=(Fact("pkg.numpy", "1.26.4", "the fix", "given"),))
+    pandas = apply(change, with_facts(FactSet(), facts, matrix), matrix).text("pkg.pandas")
+    assert pandas and pandas.startswith("3.0.")  # 3.1 asks for numpy 2

@@ -84,7 +84,7 @@ def small_index() -> Iterator[SmallIndex]:
         index.wheel("spade", "1.0.1", "2023-02-05", {"spade/broken.py": "x"}, yanked="broken")
         index.wheel("spade", "1.0.2", "2023-03-05", OLD, **wheel, **{"requires-python": ">=3.5.*"})
         index.wheel("spade", "1.1.0", "2023-04-05", NEW, requires=("numpy>=2",))
-        egg = {"rake.egg-info/requires.txt": "torch\n\n[:python_version<'3.9']\nold\n\n[test]\npytest\n"}
+        egg = {"rake.egg-info/requires.txt": "spade==1.0.3\ntorch\n\n[:python_version<'3.9']\nold\n\n[test]\npytest\n"}
         index.sdist("rake", "0.1.0", "2023-01-05", {"rake/__init__.py": ""})
         index.sdist("rake", "0.1.1", "2023-01-06", {**RAKE, "setup.py": "", **egg})
         index.wheel("peft", "0.17.0", "2024-01-05", USER, requires=("spade",))
@@ -175,8 +175,9 @@ def test_a_harvest_writes_what_the_files_say(spade: Released, first: First):
     assert spade.having("moved", "spade.digging:old_dig", item="spade.extras:old_dig").versions == ["1.1.0"]
     rake, bucket = (Ledger(first.folder / "ledger").package(name) for name in ("rake", "bucket"))
     assert rake is not None and bucket is not None
-    assert [release.read for release in rake.releases] == [False, True]
-    assert rake.items("requires", "*", "0.1.1") == ('old; python_version < "3.9"', "torch")
+    # there is no spade 1.0.3 any more
+    assert [(release.read, release.yanked) for release in rake.releases] == [(False, False), (True, True)]
+    assert rake.items("requires", "*", "0.1.1") == ('old; python_version < "3.9"', "spade==1.0.3", "torch")
     assert rake.items("offers", "rake", "0.1.1") == ("dig", "teeth", "tine")
     assert rake.items("offers", "rake.tines", "0.1.1") == ("tine",)
     assert bucket.modules == ("pail",) and not bucket.by_names

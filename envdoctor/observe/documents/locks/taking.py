@@ -137,7 +137,7 @@ def _installed(
         single = list(refusals(releases, step, first, unsure=legacy and command.legacy is None))
         refused += [*_lacking(command, step, there), *misnamed(step, misspelled), *single]
         as_it_is = [line.name for line in command.lines if line.url]
-        as_it_is += (entry.package for entry in single if entry.kind not in _BUILT)
+        as_it_is += (entry.package for entry in single if entry.kind not in (*_BUILT, "gone"))
         result = _of_folder(command, _solved((releases, others), step, there, as_it_is), there)
         if isinstance(result, Message):
             return _TakenPackages((), tuple(refused), (*unread, result))

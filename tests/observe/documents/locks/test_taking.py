@@ -117,6 +117,7 @@ _MANY = "torch\naccelerate\ndatasets\nsentence-transformers\ndeepspeed\nunsloth\
     [
         ("torch==2.5.1\nvllm==0.6.3\n", "3.11", ("torch", "conflict")),
         ("torch==2.4.1\n", "3.13", ("torch", "file")),
+        ("torch==2.6.0\nvllm==0.8.2\n", "3.11", ("vllm", "gone")),
         ("transformers==4.57.0\n", "3.8", ("transformers", "python")),
         ("transformers==4.48.99\n", "3.11", ("transformers", "release")),
         ("torch==2.1.2+cu121\n", "3.11", ("torch", "index")),
