@@ -27,7 +27,8 @@ from envdoctor.matrix.ledger_taking import (
 from envdoctor.matrix.matrix import Matrix
 from envdoctor.matrix.rules import Rule
 from envdoctor.system.message import Message
-from envdoctor.versions.pep440 import satisfies
+from envdoctor.versions.pep440 import is_version, satisfies
+from envdoctor.versions.wheel_tags import WheelTarget, wheel_target
 
 _NAME = r"[a-z0-9]+(-[a-z0-9]+)*\Z"
 _CLAUSE = r"(~=|==|!=|<=|>=|<|>)[0-9a-z.*]+"

@@ -48,6 +48,12 @@ class Startup(NamedTuple):
     known: bool
 
     @property
+    def is_finder(self) -> bool:
+        """Return whether it may add modules that are in no folder."""
+        file = os.path.basename(self.file)
+        return file.endswith(".pth") and ("finder" in self.code or "__editable__" in file)
+
+    @property
     def imports(self) -> set[str]:
         """Return the modules that it names behind ``import``, by their first names."""
         statements = re.findall(_IMPORTS, self.code)
@@ -64,16 +70,17 @@ class ImportPath:
 
     ``folders`` are in import order; the first ``given`` ones are named by PYTHONPATH, as are the files in ``zipped``.
     ``startup`` is all code that runs when Python starts, and is never run here. ``problems`` are the reasons why
-    folders may be missing, as clauses; ``files`` reads them.
+    folders may be missing, as clauses; ``files`` reads them. ``library`` is that of Python itself, if it is known.
     """
 
-    def __init__(self, files: Files) -> None:
+    def __init__(self, files: Files, library: str = "") -> None:
         self.folders: list[str] = []
         self.startup: list[Startup] = []
         self.zipped: list[str] = []
         self.problems: list[Message] = []
         self.given = 0
         self.files = files
+        self._library = library
         self._seen: set[object] = set()
         self._front = 0
 
@@ -101,14 +108,13 @@ class ImportPath:
         self.folders.append(folder)
         return True
 
-    def customize(self, name: str, library: str | None) -> None:
-        """Read sitecustomize.py or usercustomize.py: the first one on the path counts, unless ``library``, that of
-        Python itself, which stands behind PYTHONPATH, has one of its own."""
-        folders = [*self.folders[: self.given], *([library] if library else []), *self.folders[self.given :]]
-        for folder in folders:
+    def customize(self, name: str) -> None:
+        """Read sitecustomize.py or usercustomize.py: the first one on the path counts, unless the library of Python
+        itself, which stands behind PYTHONPATH, has one of its own."""
+        for folder in (*self.folders[: self.given], self._library, *self.folders[self.given :]):
             path = os.path.join(folder, name)
-            if self.files.is_file(path):
-                if folder != library:
+            if folder and self.files.is_file(path):
+                if folder != self._library:
                     self._start(path, self.files.text_or_empty(path, LONGEST + 1))
                 return
 
@@ -134,6 +140,20 @@ class ImportPath:
             if name.endswith(".pth") and not name.startswith("."):
                 self._read_pth(folder, name)
 
+    def _fails(self, line: str) -> bool:
+        """Return whether a line imports a module that neither Python nor a folder has so far."""
+        places = (*self.folders, self._library)
+        if self.problems or self.zipped or any(line.is_finder for line in self.startup):
+            return False  # the module may be elsewhere
+        match = re.fullmatch(r"import\s+([\w.]+(?:\s*,\s*[\w.]+)*)\s*(?:[;#].*)?", line)
+        modules = {name.strip().partition(".")[0] for name in match[1].split(",")} if match else set()
+        modules -= sys.stdlib_module_names
+        for place in places if modules else ():
+            if not self.files.is_folder(place):
+                return False
+            modules -= {name.partition(".")[0] for name in self.files.names_or_none(place)}
+        return bool(modules)
+
     def _read_pth(self, folder: str, name: str) -> None:
         try:
             content = self.files.head(os.path.join(folder, name), _PTH_LIMIT)
@@ -149,6 +169,8 @@ class ImportPath:
             if not line.strip() or line.startswith("#"):
                 continue
             if line.startswith(("import ", "import\t")):
+                if self._fails(line.rstrip()):
+                    return  # Python leaves out the lines behind it
                 self._start(os.path.join(folder, name), line)
                 if _MARKED in line:
                     mark = len(self.folders)
@@ -165,7 +187,10 @@ class ImportPath:
 
 def folders_of(installation: Installation, files: Files, *, environ: Mapping[str, str] | None, cwd: str) -> ImportPath:
     """Return an installation's import folders, with PYTHONPATH and user site of ``environ``; None leaves both out."""
-    path = ImportPath(files)
+    library = ""
+    if installation.base is not None and installation.library is not None:
+        library = os.path.join(installation.base, "lib", installation.library)
+    path = ImportPath(files, library)
     if environ is not None and environ.get("PYTHONPATH"):
         for entry in environ["PYTHONPATH"].split(os.pathsep):
             place = os.path.normpath(os.path.join(cwd, entry))
@@ -188,12 +213,9 @@ def folders_of(installation: Installation, files: Files, *, environ: Mapping[str
         else:
             for folder in _site_folders(installation.base, installation.library, files):
                 path.add_site(folder)
-    library = None
-    if installation.base is not None and installation.library is not None:
-        library = os.path.join(installation.base, "lib", installation.library)
-    path.customize("sitecustomize.py", library)
+    path.customize("sitecustomize.py")
     if user is not None:
-        path.customize("usercustomize.py", library)
+        path.customize("usercustomize.py")
     return path
 
 
@@ -301,5 +323,4 @@ class Layout(NamedTuple):
     @property
     def has_finder(self) -> bool:
         """Return whether a line of a ``.pth`` file may add modules that are in no folder (a finder)."""
-        lines = [line for line in self.startup if line.file.endswith(".pth")]
-        return any("finder" in line.code or "__editable__" in os.path.basename(line.file) for line in lines)
+        return any(line.is_finder for line in self.startup)

@@ -34,7 +34,8 @@ _ByFolder = Mapping[str, Mapping[str, Mapping[str, Value]]]
 
 @observes("environment", "import_shadow")
 def import_shadow(request: Request) -> Found:
-    """Return what hides a distribution of the table stack-modules, or a module that one takes names of."""
+    """Return what hides a distribution of the table stack-modules, one that an import stops at, or a module that one
+    takes names of."""
     layout, dists = request.place, request.value("dist")
     if not layout.live or not isinstance(dists, Records):
         return Unknown(Message("which folders are in front is known where the environment runs"))
@@ -44,8 +45,10 @@ def import_shadow(request: Request) -> Found:
         if one.get("editable") is not True and one.get("kind") != "conda":
             there = installed.setdefault(os.path.dirname(str(one.get("path"))), {})
             there.setdefault(str(one.get("name")), one)
-    stack = request.rows("stack-modules", "module")
-    items = [_shadow(kind, folder, row, installed, layout) for kind, folder in front for row in stack]
+    stopped = {str(link["module"]).partition(".")[0]: link["provider"] for link in request.items("link")}
+    stack: dict[str, Mapping[str, Any]] = {module: {"module": module, "name": stopped[module]} for module in stopped}
+    stack |= {row["module"]: row for row in request.rows("stack-modules", "module")}
+    items = [_shadow(kind, folder, row, installed, layout) for kind, folder in front for row in stack.values()]
     for kind, folder in front:
         if kind in ("working-directory", "pythonpath"):
             for row in _hiding(folder, request.rows("taken-modules", "module"), layout):

@@ -15,6 +15,7 @@ from contextlib import suppress
 from urllib.parse import unquote, urlsplit
 
 from envdoctor.facts.values import NOT_KNOWN, Absent, Records, Unknown, Value
+from envdoctor.matrix.entry_statements import parse_statement
 from envdoctor.observe.locate.layout import LONGEST, Layout, touches
 from envdoctor.observe.packages.link import needed, required
 from envdoctor.observe.packages.metadata_directory import checked_version, first_named, named_by
@@ -59,12 +60,14 @@ def package_damage(request: Request) -> Found:
     modules = {str(row["name"]): str(row["module"]) for row in request.rows("stack-modules", "module")}
     extensions = {str(row["name"]): row.get("vital", {}) for row in request.rows("torch-extensions", "package")}
     stack = {*modules, *extensions}
+    begun = ((str(row["name"]), str(row["statements"][0])) for row in request.rows("entry-statements"))
+    modules |= {name: parse_statement(statement)[0].partition(".")[0] for name, statement in begun}
     active = {str(item["name"]): item for item in dists if item.get("active") is True and item.get("kind") != "conda"}
     altered = tuple(str(row["name"]) for row in request.rows("installers", "installer"))
     records: list[dict[str, Value]] = []
     compared: list[_Item] = []
     imported = request.value("link_imported")
-    for name in needed(active, stack.union(imported if isinstance(imported, tuple) else ())):
+    for name in needed(active, stack.union(modules, imported if isinstance(imported, tuple) else ())):
         item = active[name]
         if item.get("editable") is True:
             records += _source_gone(item, modules.get(name), layout, request.cwd)
@@ -242,7 +245,8 @@ def _met_on_imports(
 
 
 def _source_gone(item: _Item, module: str | None, layout: Layout, cwd: str) -> list[dict[str, Value]]:
-    """Return an editable install (PEP 610) whose sources, or what the environment has to find them, were removed."""
+    """Return an editable install (PEP 610) whose sources were removed, or are not reached: what leads to them is gone,
+    or a line in front of it fails."""
     sources = []
     try:
         document = json.loads(layout.files.head(os.path.join(str(item["path"]), "direct_url.json"), 1 << 16))
@@ -251,8 +255,8 @@ def _source_gone(item: _Item, module: str | None, layout: Layout, cwd: str) -> l
     except (OSError, ValueError, TypeError, KeyError, RecursionError):
         pass
     places = (*sources, *_pointed_to(item, module, layout))
-    records = (_gone_with(item, source, module, layout, cwd) for source in places)
-    return [record for record in records if record][:1]
+    records = [_gone_with(item, source, module, layout, cwd) for source in places]
+    return sorted(filter(None, records), key=lambda record: record["kind"] != "source-gone")[:1]
 
 
 def _pointed_to(item: _Item, module: str | None, layout: Layout) -> Iterator[str]:
@@ -273,7 +277,7 @@ def _pointed_to(item: _Item, module: str | None, layout: Layout) -> Iterator[str
 
 
 def _gone_with(item: _Item, source: str, module: str | None, layout: Layout, cwd: str) -> dict[str, Value] | None:
-    """Return the record of a package whose folder of sources is gone, and whose module is found nowhere else."""
+    """Return the record of a package whose sources are gone or not reached, and whose module is found nowhere else."""
     name = module or str(item["name"]).replace("-", "_")
     here = False
     if layout.live:
@@ -282,8 +286,12 @@ def _gone_with(item: _Item, source: str, module: str | None, layout: Layout, cwd
     # The paths in a bare folder may be of another machine.
     if layout.kind == "path" or not os.path.isabs(source) or here or _elsewhere(name, layout):
         return None
-    gone = layout.files.is_gone(layout.files.inside(source))
-    return _record(item, "source-gone", source[:400], fails=module is not None) if gone else None
+    if layout.files.is_gone(layout.files.inside(source)):
+        return _record(item, "source-gone", source[:400], fails=module is not None)
+    reached = any(_begins(folder, name, layout.files) for folder in layout.site_packages)
+    if module is None or reached or layout.has_finder:
+        return None
+    return _record(item, "source-unreached", source[:400], fails=True)
 
 
 def _unlisted(starts: list[str], items: Iterable[_Item], files: Files) -> list[str]:

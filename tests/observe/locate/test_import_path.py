@@ -50,7 +50,7 @@ def busy_site(site: Path, tmp_path: Path) -> Path:
     (site / "inner").mkdir()
     (site / "b.pth").write_text(f"{tmp_path / 'second'}\n\n# {tmp_path / 'comment'}\n{tmp_path / 'gone'}\ninner\n")
     (site / "a.pth").write_text(f"{tmp_path / 'editable'}\r\n../../../../relative\nimport sys\n")
-    (site / "c.pth").write_text(f"{tmp_path / 'editable'}\n")
+    (site / "c.pth").write_text(f"{tmp_path / 'editable'}\nimport os, inner\nimport gone\n{tmp_path / 'hidden'}\n")
     (site / "note.txt").write_text(str(tmp_path / "hidden"))
     return site
 

@@ -13,7 +13,7 @@ from packaging.requirements import Requirement as Packaging
 
 from envdoctor.facts import ABSENT, Records
 from envdoctor.system import Files
-from envdoctor.versions import NotARequirement, read_requirement
+from envdoctor.versions import read_requirement
 
 
 @pytest.fixture
@@ -127,15 +127,6 @@ def test_a_marker_that_nothing_known_decides_leaves_the_list_incomplete(put, rea
     put(bare, {"a 1.0": ['b; python_version < "3.10"']})
     records = read(path=bare)[2]["conflict"]
     assert records.items == () and "whether a has the b" in records.incomplete
-
-
-@given(st.text(st.characters(exclude_categories=["Cs"]), max_size=80))
-def test_any_line_is_a_requirement_or_is_none(line: str) -> None:
-    try:
-        requirement = read_requirement(line)
-    except NotARequirement:
-        return
-    assert requirement.name
 
 
 @given(

@@ -26,10 +26,12 @@ def module(folder: Path, name: str, *, package: bool = True) -> Path:
 
 
 def seen(layout, environ: dict[str, str], cwd: Path) -> Value:
-    """What stands in front of the packages of an environment."""
+    """What stands in front of the packages of an environment, where an import stops at PIL."""
     tables = {"stack-modules": TABLE["module"], "taken-modules": TAKEN, "entry-statements": [{"name": "trl"}]}
     rows = lambda name, part: tables[name]  # noqa: E731
-    return one(import_shadow, layout, observe(layout).seen, environ=environ, cwd=str(cwd), rows=rows).value
+    stop = {"module": "PIL.Image", "provider": "pillow"}
+    facts = {"dist": observe(layout).seen.value("dist"), "link": Records((stop,))}
+    return one(import_shadow, layout, facts, environ=environ, cwd=str(cwd), rows=rows).value
 
 
 @pytest.fixture
@@ -88,16 +90,13 @@ def test_what_the_working_directory_holds_may_hide_it(shadows, tmp_path, files, 
     assert [item["path"] for item in shadows()] == [str(tmp_path / "run" / name) for name in hiding]
 
 
-def test_an_editable_install_is_meant_to_be_imported_from_its_source(shadows, site, tmp_path):
-    module(tmp_path / "run", "datasets")
-    info = site / "datasets-4.4.1.dist-info" / "direct_url.json"
-    info.write_text('{"url": "file:///somewhere", "dir_info": {"editable": true}}')
-    assert shadows() == []
+EDITABLE = '{"url": "file:///somewhere", "dir_info": {"editable": true}}'
 
 
-def test_a_working_directory_on_the_import_path_is_where_packages_come_from(shadows, site, tmp_path):
+@pytest.mark.parametrize(("file", "text"), [("datasets-4.4.1.dist-info/direct_url.json", EDITABLE), ("a.pth", "{}\n")])
+def test_a_working_directory_that_packages_come_from_hides_none(shadows, site, tmp_path, file, text):
     module(tmp_path / "run", "datasets")
-    (site / "own.pth").write_text(f"{tmp_path / 'run'}\n")
+    (site / file).write_text(text.replace("{}", str(tmp_path / "run")))
     assert shadows() == []
 
 
@@ -122,6 +121,14 @@ def test_another_one_on_pythonpath_hides_the_environments(shadows, tmp_path, mak
     (item,) = shadows(PYTHONPATH=f"/nowhere{os.pathsep}{tmp_path / 'cluster'}")
     assert (item["kind"], item["version"], item["hidden_version"]) == ("pythonpath", version, "4.4.1")
     assert item["differs"] == differs
+
+
+def test_what_an_import_stops_at_may_lie_in_front(shadows, site, tmp_path, make_dist):
+    for name, top in (("pillow", "PIL"), ("pyyaml", "yaml")):
+        make_dist(site, name, "1.0")
+        module(site, top)
+        module(tmp_path / "libs", top)
+    assert [item["package"] for item in shadows(PYTHONPATH=str(tmp_path / "libs"))] == ["pillow"]
 
 
 def test_the_users_site_stands_in_front_of_a_conda_environment(tmp_path, make_dist):

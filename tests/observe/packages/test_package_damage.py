@@ -87,10 +87,16 @@ def test_a_list_that_names_an_installer_that_is_gone_holds(wheel, site, damage, 
     assert damage() == ([("tokenizers", "files-gone", EXTENSION, True)] if listed else [])
 
 
-def test_a_library_that_is_cut_off_ends_the_import(wheel, site, damage):
+PATCHED = f"{EXTENSION} (its content is not what was installed, and its size is)"
+
+
+@pytest.mark.parametrize(
+    ("content", "kind", "file"), [(ELF, "files-damaged", EXTENSION), (ELF * 99 + b"\x7fELG", "unread", PATCHED)]
+)
+def test_a_library_that_is_cut_off_ends_the_import_and_a_wrong_byte_may(wheel, site, damage, content, kind, file):
     wheel("tokenizers", "0.22.1", {**TOKENIZERS, EXTENSION: ELF * 100})
-    (site / EXTENSION).write_bytes(ELF)
-    assert damage() == [("tokenizers", "files-damaged", EXTENSION, True)]
+    (site / EXTENSION).write_bytes(content)
+    assert damage() == [("tokenizers", kind, file, kind != "unread")]
 
 
 def test_of_two_packages_with_one_file_the_last_one_has_it(wheel, damage):
@@ -115,10 +121,11 @@ def test_flash_attn_without_its_extension_cannot_be_imported(wheel, site, damage
     assert damage() == []
 
 
-def test_a_package_whose_folder_was_removed(wheel, site, damage):
-    wheel("peft", "0.17.1", {"peft/__init__.py": b""})
-    shutil.rmtree(site / "peft")
-    assert damage() == [("peft", "module-gone", "peft/__init__.py", True)]
+@pytest.mark.parametrize("name", ["peft", "gradio"])
+def test_a_package_whose_folder_was_removed(wheel, site, damage, name):
+    wheel(name, "0.17.1", {f"{name}/__init__.py": b""})
+    shutil.rmtree(site / name)
+    assert damage() == [(name, "module-gone", f"{name}/__init__.py", True)]
 
 
 @pytest.mark.parametrize("file", ["optimum/exporters/__init__.py", "optimum/onnxruntime/__init__.py"])
@@ -139,7 +146,9 @@ def test_an_editable_install_whose_folder_is_gone_unless_it_is_found_elsewhere(s
     (source / "peft" / "__init__.py").write_text("")
     said = {"url": source.as_uri(), "dir_info": {"editable": True}}
     make_dist(site, "peft", "0.17.1", direct_url__json=json.dumps(said))
-    assert damage() == []
+    for line, reached in (("", True), ("import os\n", True), ("import gone\n", False)):
+        (site / "_peft.pth").write_text(f"{line}{source}\n")
+        assert damage() == [("peft", "source-unreached", str(source), True)] * (not reached)
     (source / "peft").rename(tmp_path / "moved")
     source.rmdir()
     assert damage() == [("peft", "source-gone", str(source), True)]
@@ -160,6 +169,8 @@ def test_an_editable_install_whose_code_was_moved_within_its_folder(site, tmp_pa
     said = {"url": (tmp_path / "project").as_uri(), "dir_info": {"editable": True}}
     make_dist(site, "peft", "0.17.1", direct_url__json=json.dumps(said))
     (site / file).write_text(text.format(source))
+    if text == FINDER:
+        (site / "peft.pth").write_text("import __editable___peft_0_17_1_finder as finder; finder.install()\n")
     assert damage() == []
     shutil.rmtree(source)
     gone = source / "peft" if text == FINDER else source
