@@ -351,6 +351,7 @@ def only_home(question: Question) -> str:
     every = [*question.all_by_names(), *question.all_changes()] if is_own else []
     places = [(released.name, place) for released in every for place in released.subjects_with("offers", owner)]
     places = [*_likeliest(question, places)]
+    places = [pair for pair in places if "." not in pair[1].strip("*.")] or places  # offered at the top
     shortest = min((place for _, place in places if place != "*"), key=len, default="")
     return f"{shortest}.{owner}" if shortest and len({package for package, _ in places}) == 1 else ""
 
