@@ -41,11 +41,11 @@ def answer_to(reading: Reading, situation: Situation) -> Answer:
         return Answer(reading)
     question = Question(reading, failure, situation)
     answer = _KINDS[failure.kind](question)
-    if not answer.known and failure.kind in ("member", "keyword", "missing") and (place := homes.only_home(question)):
-        answer = answer._replace(notes=(("class", place),))
     if not answer.known and failure.kind in _CALLS and question.asking and reading.frames:  # the last frame calls
         asker = f"{question.asking} {question.version(question.asking)}".rstrip()
         answer = answer._replace(notes=(("unfit", asker),))
+    if not answer.known and failure.callee and (place := homes.only_home(question)):
+        answer = answer._replace(notes=(("class", place),))
     words = [] if failure.kind == "missing" else [failure.name or (failure.module if "." in failure.module else "")]
     packages = [home.package for home in answer.homes] + [question.asking]
     asks = answer.known and failure.kind != "lazy"  # what failed there is another thing

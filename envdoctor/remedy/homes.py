@@ -350,10 +350,10 @@ def only_home(question: Question) -> str:
     is_own = _OWN.match(owner) and not hasattr(types, owner)  # NoneType
     every = [*question.all_by_names(), *question.all_changes()] if is_own else []
     places = [(released.name, place) for released in every for place in released.subjects_with("offers", owner)]
-    places = [*_likeliest(question, places)]
-    places = [pair for pair in places if "." not in pair[1].strip("*.")] or places  # offered at the top
-    shortest = min((place for _, place in places if place != "*"), key=len, default="")
-    return f"{shortest}.{owner}" if shortest and len({package for package, _ in places}) == 1 else ""
+    places = [*_likeliest(question, [pair for pair in places if pair[1] != "*"])]
+    places = [pair for pair in places if "." not in pair[1]] or places  # offered at the top
+    shortest = min((place for _, place in places), key=len, default="")
+    return f"{shortest}.{owner}" if len({package for package, _ in places}) == 1 else ""
 
 
 def anybodys(question: Question, called: Called) -> bool:
