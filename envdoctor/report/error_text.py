@@ -36,8 +36,8 @@ _NOTES = {
     "(files of two releases) or of one that it imports; a function of your own has to take what it is given",
     "part": "Python found {what}, and not this part of it: another release than the code was written for, a file or "
     "folder of that name in front (print its __file__), or a part that it failed to import itself",
-    "class": "{what} lacks what was asked of it: the code that asks was written for another release of its package or "
-    "of a base class's, or what should have added it did not run; the traceback says whose code asks",
+    "class": "{what} lacks what was asked of it: the code that asks was written for another class or another release, "
+    "of its package or of a base class's, or what should have added it did not run; the traceback says whose code asks",
     "lazy": "{what} is there, but something that it imports failed: the first error of the traceback says what",
     "shadow": "{what} stands in front of the installed package of that name",
     "not-a-package": "a file of the name {what}.py stands in front of the installed package",
