@@ -42,6 +42,13 @@ _REQUEST = re.compile(
     r"|(?:\A\W*|\b(?:possible|way|how|option|ability|like|want) to )(?:never|no more|detect|handle|predict|estimate)\b"
     r"|(?<!how )\bto (?:avoid|prevent)\b|\u907f\u514d|\u9632\u6b62|\bnan\W{1,3}(?:false|no)\b|\bno(?:t|n-)? ?nan\b"
 )
+#: What notes say of an error in a clause.
+_SHORTLY = {
+    "unbuilt": "only the package itself imports it: it was not built, or its sources stand in front",
+    "unfit": "{} calls something of another release than it was written for",
+    "part": "Python found {}, and not this part of it",
+    "class": "{} lacks what was asked of it",
+}
 #: Characters by which a message is known again in a line.
 _SAME = 40
 
@@ -142,7 +149,8 @@ def error_in(log: str, facts: FactSet, matrix: Matrix, ids: Set[str], file: str)
     has_error = bool(reading.error) or (reading.failure is not None and reading.message in title)
     refuted = next((one for one in answer.suspects if getattr(matrix.find(one.id), "severity", "") == "error"), None)
     sign = suspect or (None if has_error else refuted)
-    ended = has_error or "Traceback (most recent call last)" in log or "\u2771" in log  # the arrow of rich
+    # A traceback that is cut may lack its head; the arrow is that of rich.
+    ended = has_error or bool(reading.frames) or "Traceback (most recent call last)" in log or "\u2771" in log
     if sign is None and not has_error:
         text = "the traceback in it has no last line: paste the line that names the error"
         return Notice("error", Message(text)) if ended else None
@@ -168,10 +176,9 @@ def _meaning(suspect: Suspect | None, answer: Answer) -> Any:
     """Return the meaning of an error: by the suspect, else by the first package that was asked for something."""
     if suspect is not None:
         return Message("perhaps {}", suspect.title) if suspect.rule and suspect.applies is None else suspect.title
-    if "unbuilt" in dict(answer.notes):
-        return Message("only the package itself imports it: it was not built, or its sources stand in front")
-    if "unfit" in dict(answer.notes):
-        return Message("{} calls something of another release than it was written for", dict(answer.notes)["unfit"])
+    notes = [Message(_SHORTLY[code], subject) for code, subject in answer.notes if code in _SHORTLY]
+    if notes:
+        return notes[0]
     home = next((home for home in answer.homes if home.there or home.releases is not None), None)
     if home is None:
         return Message("what it means is not known")

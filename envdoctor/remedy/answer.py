@@ -103,7 +103,8 @@ class Suspect(NamedTuple):
 
 class Answer(NamedTuple):
     """``known`` is False when nothing is known about the error. ``notes`` are codes of further remarks (``circular``,
-    ``shadow``, ``mixed``, ``changed``, ``unbuilt``, ``elsewhere``, ``unfit``, ``lazy``) with their subjects."""
+    ``shadow``, ``mixed``, ``changed``, ``unbuilt``, ``elsewhere``, ``unfit``, ``part``, ``class``, ``lazy``) with their
+    subjects."""
 
     reading: Reading
     homes: tuple[Home, ...] = ()

@@ -1,6 +1,7 @@
 """Answer the error that was read: each kind of failure asks the ledger and the table its own question."""
 
 import re
+import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import reduce
 from itertools import islice, pairwise
@@ -43,6 +44,8 @@ def answer_to(reading: Reading, situation: Situation) -> Answer:
     if not answer.known and failure.kind in _CALLS and question.asking and reading.frames:  # the last frame calls
         asker = f"{question.asking} {question.version(question.asking)}".rstrip()
         answer = answer._replace(notes=(("unfit", asker),))
+    if not answer.known and failure.callee and (place := homes.only_home(question)):
+        answer = answer._replace(notes=(("class", place),))
     words = [] if failure.kind == "missing" else [failure.name or (failure.module if "." in failure.module else "")]
     packages = [home.package for home in answer.homes] + [question.asking]
     asks = answer.known and failure.kind != "lazy"  # what failed there is another thing
@@ -195,7 +198,8 @@ def _place(question: Question) -> Answer:
     if package is None and module:
         package = next((move.package for move in name_moves(question.matrix, module, name)), None)
     if package is None:
-        return _required(question, normalise(module)) if failure.kind == "module" else question.nothing
+        answer = _required(question, normalise(module)) if failure.kind == "module" else question.nothing
+        return answer if answer.known else _parted(question)
     if failure.kind == "module" and "." not in module and not list(name_moves(question.matrix, module)):
         return _whole_package(question, package)
     home = homes.home_of(question, package, module, name)
@@ -205,7 +209,7 @@ def _place(question: Question) -> Answer:
     having = home.having if home is not None else None
     is_vague = having is not None and 2 * having.unsure.bit_count() >= len(having.read)  # of most it cannot be told
     if home is None or (home.releases is None and not moved and is_vague):
-        return question.nothing
+        return _parted(question) if failure.kind == "module" else question.nothing
     asks = question.asking not in ("", package)
     asker = _asker_of(question, home, f"{module}:{name}" if name else module) if asks else None
     unbuilt = _COMPILED.search(module) or (not moved and _is_own(question, home))
@@ -213,6 +217,16 @@ def _place(question: Question) -> Answer:
         # Only the package itself imports it: the release has it, and what was installed lacks it.
         return Answer(question.reading, (home,), ways=(question.again(package),), notes=(("unbuilt", module),))
     return _with_ways(question, [home], moved, asker)
+
+
+def _parted(question: Question) -> Answer:
+    """Answer about a part that is not where Python looked for it: Python names what it did not find, and found what
+    stands before that."""
+    failure = question.failure
+    whole = {"module": failure.module.rpartition(".")[0], "name": failure.module}.get(failure.kind, "")
+    top = whole.partition(".")[0]
+    is_known = top and top not in (*sys.stdlib_module_names, "transformers_modules")  # made from a model's own files
+    return question.nothing._replace(notes=(("part", whole),)) if is_known else question.nothing
 
 
 def _is_own(question: Question, home: Home) -> bool:

@@ -2,6 +2,7 @@
 ledger, by changes between releases where the ledger did not read all, and by the table moved-names."""
 
 import re
+import types
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import reduce
@@ -22,7 +23,7 @@ _T = TypeVar("_T", bound=tuple[Any, ...])
 Place = tuple[str, str]
 
 #: The name of a class that is not a common word: of two words at least.
-_OWN = re.compile(r"(?=[A-Z]\w*\Z)\w*?[a-z\d][A-Z]")
+_OWN = re.compile(r"(?=[A-Z]\w*\Z)\w*?(?:[a-z\d][A-Z]|[A-Z]{2}[a-z])")
 #: Beginnings of modules that are not read.
 _UNREAD = ("test", "benchmark", "conftest", "docs", "examples")
 #: If more classes take a keyword, it does not tell which class was meant; if more modules have a name, which they
@@ -99,6 +100,8 @@ def home_of(question: Question, package: str, module: str, name: str = "") -> Ho
             return changed
         if having.yes or not moves:
             return read_home(question, package, having, label)
+    elif changed is not None and changed.releases is not None and moves == [*name_moves(question.matrix, module)]:
+        return changed  # no row is about the name itself
     return home_by_table(question, moves[0], *label) if moves else changed
 
 
@@ -338,6 +341,19 @@ def called_of(question: Question, callee: str) -> list[Called]:
         return sum(question.required_by(package, called.package) is not None for package in question.ledger.packages())
 
     return sorted(likely, key=users, reverse=True) if len(likely) > 1 else likely
+
+
+def only_home(question: Question) -> str:
+    """Return the place of the class that failed, if one package alone has a class of that name; else ""."""
+    name = bare(question.failure.callee).rpartition(".")[2]
+    owner = name if _OWN.match(name) else bare(question.failure.callee).partition(".")[0]
+    is_own = _OWN.match(owner) and not hasattr(types, owner)  # NoneType
+    every = [*question.all_by_names(), *question.all_changes()] if is_own else []
+    places = [(released.name, place) for released in every for place in released.subjects_with("offers", owner)]
+    places = [*_likeliest(question, [pair for pair in places if pair[1] != "*"])]
+    places = [pair for pair in places if "." not in pair[1]] or places  # offered at the top
+    shortest = min((place for _, place in places), key=len, default="")
+    return f"{shortest}.{owner}" if len({package for package, _ in places}) == 1 else ""
 
 
 def anybodys(question: Question, called: Called) -> bool:

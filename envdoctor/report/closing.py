@@ -183,7 +183,7 @@ def _gap(page: Page) -> str:
 def _counts(report: Report, page: Page) -> list[str]:
     counts = Counter(finding.severity for finding in report.shown())
     parts = [page.say(_COUNTED[level], counts[level]) for level in _COUNTED if counts[level]]
-    parts = parts or ([] if _has_answer(report) else [page.say("No findings")])
+    parts = parts or ([page.say("No findings")] if report.status == "complete" and not _has_answer(report) else [])
     open_ = len(report.revision.unjudged) if report.revision is not None else 0
     parts += [page.say("{n} change(s) not judged", open_)] if open_ else []
     ignored = sum(finding.ignored is not None for finding in report.findings)

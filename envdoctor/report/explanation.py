@@ -40,6 +40,10 @@ _NOTES = {
     "another Python or device, or a folder of the package's sources stands in front of what is installed",
     "unfit": "{what} makes this call: what it calls is of another release than it was written for, of the same package "
     "(files of two releases) or of one that it imports; a function of your own has to take what it is given",
+    "part": "Python found {what}, and not this part of it: another release than the code was written for, a file or "
+    "folder of that name in front (print its __file__), or a part that it failed to import itself",
+    "class": "{what} lacks what was asked of it: the code that asks was written for another class or another release, "
+    "of its package or of a base class's, or what should have added it did not run; the traceback says whose code asks",
     "lazy": "{what} is there, but something that it imports failed: the first error of the traceback says what",
     "shadow": "{what} stands in front of the installed package of that name",
     "not-a-package": "a file of the name {what}.py stands in front of the installed package",
@@ -51,6 +55,7 @@ _ELSEWHERE = (
 #: The words for a name's home, by what a package does with it, else by which of its releases have it.
 _HOMES = {
     "package": "{thing} comes with {package}{releases}",
+    "itself": "{package}{releases} is asked for",
     "passes": "{package} {releases} calls {thing}",
     "asks": "{package} {releases} asks for {thing}",
     "some": "{package} {releases} has {thing}",
@@ -104,10 +109,8 @@ def _versions(facts: FactSet, page: Page) -> str:
     """Return the versions of the packages that people ask for first, and how many more there are."""
     packages = [fact for fact in facts.below("pkg.") if facts.text(fact.key)]
     texts = {fact.key[4:]: page.fact(fact.key, spell(fact.value)) for fact in packages}
-    words = [texts[name] for name in page.registry.first("pkg") if name in texts] or list(texts.values())
-    words = words[:_VERSIONS]
-    more = [page.say("{n} more", n=len(texts) - len(words))] if len(texts) > len(words) else []
-    return page.separated([*words, *more])
+    first = [name for name in page.registry.first("pkg") if name in texts]
+    return page.separated(page.some([texts[name] for name in dict.fromkeys([*first, *texts])], _VERSIONS))
 
 
 def _where(reading: Reading, page: Page) -> Iterator[Field]:
@@ -188,8 +191,9 @@ def _fields(answer: Answer, page: Page) -> Iterator[Field]:
 
 def _home(home: Home, page: Page) -> str:
     kind = "some" if home.releases else "every" if home.releases == "" else "doubted" if home.doubt else "none"
+    kind = "itself" if home.thing == home.package else home.kind if home.kind in _HOMES else kind
     words = {"package": home.package, "releases": home.releases or "", "thing": home.thing}
-    text = page.say(_HOMES[home.kind if home.kind in _HOMES else kind], **words)
+    text = page.say(_HOMES[kind], **words)
     if home.doubt and home.releases:
         text += page.say(", others perhaps too")
     if home.first:

@@ -99,7 +99,7 @@ def test_a_run_is_not_judged_by_an_environment_that_nobody_chose_and_that_has_no
     active, named = {"VIRTUAL_ENV": str(bare)}, ["--python", str(bare)]
     done = told(tool, tmp_path, "check", *words, **active)
     first = f"Not judged: {bare} has neither torch nor transformers: name what runs this by --python or --lock\n"
-    assert done.stdout.startswith(first) and "No findings." in done.stdout and done.returncode == 3
+    assert done.stdout.startswith(first) and "No findings" not in done.stdout and done.returncode == 3
     if words[0] != "--model":
         assert " is not installed" in told(tool, tmp_path, "check", *words, *named, **active).stdout, "it was chosen"
     mine = make(tmp_path / "mine", torch="2.4.1")

@@ -80,9 +80,16 @@ def test_a_keyword_that_was_renamed(answer):
     assert found["moved"][0]["new"] == "eval_strategy="
 
 
-def test_a_name_of_a_package_whose_names_the_ledger_does_not_have(answer):
-    found = answer("AttributeError: module 'torch' has no attribute 'float8_e8m0fnu'", {"pkg.torch": "2.5.1"})
-    assert found["homes"][0]["releases"] == ">=2.7"
+@pytest.mark.parametrize(
+    ("name", "releases"),
+    [
+        ("'torch' has no attribute 'float8_e8m0fnu'", ">=2.7"),
+        ("'torch.compiler' has no attribute 'set_stance'", ">=2.6"),
+    ],
+)
+def test_a_name_of_a_package_whose_names_the_ledger_does_not_have(answer, name, releases):
+    found = answer(f"AttributeError: module {name}", {"pkg.torch": "2.5.1"})
+    assert (found["homes"][0]["releases"], found["homes"][0]["there"]) == (releases, False)
 
 
 def test_an_installed_release_that_has_it_is_not_where_the_error_is_from(answer):
@@ -105,9 +112,11 @@ ModuleNotFoundError: No module named 'peft.x'"""
         ("cannot import name 'LoraConfig' from 'peft' (unknown location)", "no-files", "peft"),
         ("No module named 'tokenizers.models'; 'tokenizers' is not a package", "not-a-package", "tokenizers"),
         (SHADOW, "shadow", "/home/a/datasets.py"),
+        ("No module named 'FlagEmbedding.baai_general_embedding'", "part", "FlagEmbedding"),
+        ("type object 'JITFunction' has no attribute '_type_of'", "class", "triton.JITFunction"),
     ],
 )
-def test_files_in_front_of_an_installed_package(answer, text, code, about):
+def test_files_in_front_of_an_installed_package_and_parts_of_another_release(answer, text, code, about):
     assert answer(text)["notes"] == [{"code": code, "about": about}]
 
 

@@ -213,7 +213,6 @@ def test_a_method_of_the_users_that_is_called_in_a_new_way(answer, text):
     "text",
     [
         "cannot import name 'anything' from 'garden.lazy'",
-        "cannot import name 'x' from 'my_garden'",
         "MyBed.weed() got an unexpected keyword argument 'hours'",
         "'Tree' object has no attribute 'dig'",
         "No module named 'leafblower'",

@@ -171,6 +171,8 @@ def test_a_remark_about_an_error_is_none():
         ("/usr/lib/python3/dist-packages/six.py", "six"),
         (r"C:\env\Lib\site-packages\peft\tuners\lora\layer.py", "peft.tuners.lora.layer"),
         ("/content/LLaMA-Factory/src/llamafactory/cli.py", "llamafactory.cli"),
+        ("/sgl-workspace/sglang/python/sglang/srt/server.py", "sglang.srt.server"),
+        ("/root/OpenRLHF/openrlhf/cli/train_ppo_ray.py", "openrlhf.cli.train_ppo_ray"),
         ("/home/a/train.py", ""),
         ("", ""),
     ],

@@ -41,7 +41,8 @@ def claimed(home: Home, ledger: Ledger) -> list[str]:
 def judged(entry: Mapping[str, Any], answer: Answer, ledger: Ledger) -> tuple[str, str]:
     """``right``, ``missed`` or ``wrong``, with the reason."""
     if entry["kind"] == "other":
-        return ("right", "") if not answer.known else ("wrong", f"answered: {answer.homes} {answer.notes}")
+        told = answer.homes or {code for code, _ in answer.notes}.difference(("part", "class"))
+        return ("wrong", f"answered: {answer.homes} {answer.notes}") if told else ("right", "")
     if not answer.known:
         return "missed", "not known"
     new = {moved.new.rstrip("=") for moved in answer.moved}

@@ -351,8 +351,10 @@ def module_of(path: str) -> str:
     """Return ``peft.utils.other`` for ``.../site-packages/peft/utils/other.py``, ``peft`` for its ``__init__``."""
     *folders, file = path.replace("\\", "/").split("/")
     below = [place for place, name in enumerate(folders, 1) if name.endswith(("site-packages", "dist-packages"))]
-    # Checkouts keep their packages in src/, for which there is no site-packages.
+    # Checkouts have no site-packages: they keep a package in src/, or in a folder of its name (verl/verl).
     below = below or [place for place, name in enumerate(folders, 1) if name == "src" and 1 < place < len(folders)]
+    lowered = [name.lower() for name in folders]
+    below = below or [place for place in range(1, len(folders)) if lowered[place] in lowered[max(place - 2, 1) : place]]
     match = _FILE.match(file) if below else None
     if match is None:
         return ""
