@@ -60,6 +60,7 @@ CAUSES = {
     "norm": r"norm|eps",
     "router": r"rout(er|ing)|expert",
     "template": r"template|conversation",
+    "layout": r"layout|axes|\bdim=",
     "name": r"NameError|not defined|undefined|no such name",
 }
 RELEASE = "4.34.1"
@@ -109,9 +110,16 @@ def real(cache: Path, clones: Path | None, draws: str) -> Iterator[Pair]:
         if held:
             things, causes, may = (tuple(row.get(key, ())) for key in ("things", "causes", "may"))
             given = (row["level"], row["training"], things, causes, row["why"])
-            draw = f"draw {row['draw']}, {'wheels' if place.source == 'transformers' else 'histories'}"
+            kind = "planted" if "edits" in row else "wheels" if place.source == "transformers" else "histories"
+            draw = f"draw {row['draw']}, {kind}"
             old, new = ({**side, **row.get("files", {})} for side in sides(place, cache, clones or cache))
-            yield Pair(place.name, *given, old, new, row.get("most", ""), may, draw)
+            for name, hub_name in row.get("renames", {}).items():
+                old[hub_name], new[hub_name] = old.pop(name), new.pop(name)
+            for name, before, after in row.get("edits", ()):
+                assert before in new[name], (place, before)
+                new[name] = new[name].replace(before, after)
+            planted_name = f" {row['why']}" if "edits" in row else ""
+            yield Pair(place.name + planted_name, *given, old, new, row.get("most", ""), may, draw)
 
 
 def families(cache: Path, seed: int) -> Iterator[tuple[str, Files, str]]:
@@ -298,7 +306,7 @@ def main() -> None:
     parser.add_argument("--wheels", type=int, default=46, help="pairs to draw from wheels")
     parser.add_argument("--commits", type=int, default=62, help="pairs to draw from clones")
     parser.add_argument("--skip", default="", help="draws whose pairs are not drawn again")
-    parser.add_argument("--draws", default="1,2,3,4,5", help="draws that are scored")
+    parser.add_argument("--draws", default="1,2,3,4,5,6,7", help="draws that are scored")
     parser.add_argument("--sets", default="real,planted,harmless")
     parser.add_argument("--envdoctor", default=f"{sys.executable} -m envdoctor")
     parser.add_argument("--keep", type=Path, help="the answers as JSON; for write, a folder")

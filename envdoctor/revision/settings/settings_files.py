@@ -179,6 +179,7 @@ class _SettingNames(NamedTuple):
             hidden = _number(flat, here + "hidden_size")
             return hidden // heads if hidden and heads and hidden % heads == 0 else _MISSING
         kinds = [flat[here + "model_type"].value if here + "model_type" in flat else None, "*"]
+        kinds = kinds if self.area == "config" or not dot else []
         tables = [self.defaults.get(kind) for kind in kinds if isinstance(kind, str)]
         default = next((table[leaf] for table in tables if isinstance(table, Mapping) and leaf in table), _MISSING)
         if default != "null":  # TOML has none of its own

@@ -1,6 +1,6 @@
 """What of a function counts for what it computes: statements without log lines, annotations, texts of errors, and
-devices that follow another tensor; and local names by the order in which they are bound; digests and short texts of
-that. Runs in the bounded child; nothing here recurses, for hostile trees are deep."""
+devices that follow another tensor, keywords in one order, local names by the order in which they are bound; digests and
+short texts of that. Runs in the bounded child; nothing here recurses, for hostile trees are deep."""
 
 import ast
 import builtins
@@ -51,6 +51,8 @@ def erase(nodes: list[ast.AST]) -> None:
             case ast.Call(keywords=keywords):  # a device that is another tensor's, or a name's for one; "cpu" is not
                 names = [dotted(word.value).rpartition(".")[2] if word.arg == "device" else "" for word in keywords]
                 node.keywords = [word for word, name in zip(keywords, names, strict=True) if name != "device"]
+                if len(node.keywords) > 1 and all(is_pure(word.value) for word in node.keywords):
+                    node.keywords.sort(key=lambda word: (word.arg is None, word.arg or ""))
             case ast.Raise(exc=ast.Call() as error) if is_pure(error):
                 error.args, error.keywords = [], []
             case ast.Assert(msg=ast.expr() as text) if is_pure(text):

@@ -4,12 +4,13 @@ from loading them."""
 import builtins
 import posixpath
 import re
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from importlib.util import decode_source
 from types import MappingProxyType
 from typing import NamedTuple
 
-from envdoctor.revision.code.parts.tree import FileCode, from_json
+from envdoctor.revision.code.parts.tree import Definition, FileCode, from_json
 from envdoctor.revision.comparer import parted
 from envdoctor.revision.hub.snapshot import Snapshot, Unread
 from envdoctor.system.asking import ChildProblem, Limits, ask
@@ -29,6 +30,13 @@ _LOADED = re.compile(
 #: Other libraries load code by these, by rules of their own.
 _OTHERS = ("modules.json", "model_index.json")
 CONFLICT_MARKS = re.compile(rb"^(?:<{7}|>{7}) ", re.MULTILINE)
+#: What produces text, whoever calls it; a training step does it only where it says so itself.
+_GENERATES = re.compile(
+    r"(?:\A|_)(?:chat|stream|generate|generation|sample|decode|respond|beam_search|greedy_search|build_chat_input"
+    r"|logits_processor|reorder_cache|stream_generator)\Z|\A_?(?:chat|stream|generate)_"
+    r"|\A(?:process_response|build_inputs|build_prompt|convert_tokens_to_string|__repr__|__str__)\Z"
+)
+_GENERATING_CLASS = re.compile(r"LogitsProcessor|LogitsWarper|StoppingCriteria|Streamer|Pipeline|Mixin\Z.*Generation")
 #: A name; attributes, words in quotes and keywords are left out.
 _NAME = re.compile(r"(?<![\w.'\"#])[A-Za-z_]\w*\b(?!=)")
 
@@ -181,3 +189,36 @@ def faults(side: CodeSide, codes: Mapping[str, FileCode]) -> Iterator[tuple[str,
 
 def _has(code: FileCode, name: str) -> bool:
     return name.partition(".")[0] in code.bound or "*" in code.bound or "__getattr__" in code.bound
+
+
+def on_the_path(codes: Iterable[FileCode], entries: Collection[str]) -> set[str]:
+    """Return the names of definitions that a training step may reach: the ``entries``, other classes, functions and
+    methods that nothing speaks of (transformers may call them), and whatever these speak of by name, in any file. What
+    generates text is left out unless one of them speaks of it."""
+    definitions = [definition for code in codes for definition in code.definitions]
+    speakers: dict[str, set[str]] = defaultdict(set)
+    by_leaf: dict[str, list[Definition]] = defaultdict(list)
+    members: dict[str, list[Definition]] = defaultdict(list)
+    for part in definitions:
+        by_leaf[part.leaf].append(part)
+        members[part.owner].append(part)
+        for name in part.mentions:
+            speakers[name].update([part.name] if name != part.leaf else [])  # by its own name it calls its base's
+
+    def is_called_from_outside(part: Definition) -> bool:
+        if part.kind == "value" and not part.owner:
+            return False
+        inside = f"{part.name}."
+        is_spoken_of = any(not name.startswith(inside) for name in speakers[part.leaf])
+        is_called = part.kind == "class" or not is_spoken_of or part.leaf == "forward" or part.leaf.startswith("__")
+        return is_called and not _GENERATES.search(part.leaf) and not _GENERATING_CLASS.search(part.name + part.text)
+
+    waiting = [part for part in members[""] if part.name in entries or is_called_from_outside(part)]
+    reached: set[str] = set()
+    while waiting:
+        part = waiting.pop()
+        if part.name not in reached:
+            reached.add(part.name)
+            waiting += [other for name in part.mentions for other in by_leaf.pop(name, ())]
+            waiting += filter(is_called_from_outside, members[part.name] if part.kind == "class" else ())
+    return reached

@@ -5,7 +5,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from fnmatch import translate
-from itertools import accumulate
+from itertools import accumulate, takewhile, zip_longest
 from typing import NamedTuple
 
 from envdoctor.matrix.matrix import Matrix
@@ -13,7 +13,7 @@ from envdoctor.observe.model.files import JsonObject
 from envdoctor.revision.code.parts.canonical import LOOKS_AT_NAMES, QUIET
 from envdoctor.revision.code.parts.changes import FilePair
 from envdoctor.revision.code.parts.detectors import MODULE_LEVEL
-from envdoctor.revision.code.parts.loaded import CodeSide
+from envdoctor.revision.code.parts.loaded import CodeSide, on_the_path
 from envdoctor.revision.code.parts.tree import Definition, FileCode, Parameter
 from envdoctor.revision.comparer import LONGEST, UNNAMED, WIDEST, Change, Revisions, hunk, read_json, visible
 from envdoctor.system.message import Message
@@ -25,13 +25,6 @@ _REWRITE, _ANOTHER_MODEL = 30, 20_000
 #: Kinds of changes of what is written between the lines of a definition; the last two only of methods.
 _BODIES = ("definition-changed", "definition-added", "definition-removed")
 _TABLE = "training-code"
-#: What produces text, whoever calls it; a training step does it only where it says so itself.
-_GENERATES = re.compile(
-    r"(?:\A|_)(?:chat|stream|generate|generation|sample|decode|respond|beam_search|greedy_search|build_chat_input"
-    r"|logits_processor|reorder_cache|stream_generator)\Z|\A_?(?:chat|stream|generate)_"
-    r"|\A(?:process_response|build_inputs|build_prompt|convert_tokens_to_string|__repr__|__str__)\Z"
-)
-_GENERATING_CLASS = re.compile(r"LogitsProcessor|LogitsWarper|StoppingCriteria|Streamer|Pipeline|Mixin\Z.*Generation")
 _SWITCHES = re.compile(r"checkpoint|isinstance\(module")
 _SWITCHING_KINDS = frozenset(f"gradient-checkpointing-{word}" for word in ("noop", "fails", "mended"))
 _NAMING_KINDS = frozenset(("name-undefined", "name-mended"))
@@ -45,6 +38,8 @@ _EXPANDS = re.compile(r"\.expand(?:_as)?\([^()]*(?:\([^()]*\)[^()]*)*\)$")
 _IN_PLACE = re.compile(r"\.\w+_\(|\[.*\] [-+*/|&]?= | [-+*/|&]= ")
 _OFF = frozenset({"False", "None", "0", "0.0"})
 _TOKEN = re.compile(r"'[^']*'|[A-Za-z_]\w*|\d[\w.]*|[-+*/<>=!&|^~%@]+|\S")
+#: The same, with dotted names as one.
+_DOTTED = re.compile(_TOKEN.pattern.replace(r"]\w*", r"][\w.]*", 1))
 _OPERATOR = re.compile(r"[-+*/<>=!&|^~%@]+\Z|not\Z")
 _TARGET = re.compile(r"[\w, ()*]+\Z")
 #: A name; attributes, keywords and words in quotes are left out.
@@ -53,7 +48,7 @@ _NAME = re.compile(r"(?<![.\w'])[A-Za-z_]\w*(?!\w|'|=(?!=))")
 _SIZES = re.compile(r"\.(?:size\(\)|shape\b)|get_batch_size|config\.")
 #: What a number stands behind that a result depends on: an operator, the name of a dimension, a size, a triangle.
 _COUNTS = re.compile(r"(?:[*/+@]\(?|\b(?:dim|axis|diagonal)=\(?|\.(?:size|triu|tril)\(|\.shape\[)-?$")
-_KEYWORD = re.compile(r"\b\w+=(?!=)[^=,()]+")
+_KEYWORD = re.compile(r"\b\w+=(?!=)(?:[^=,()]|\((?:[^()]|\([^()]*\))*\))+")
 #: Statements that may have changed places together, and characters of one that stands before another.
 _FEW, _SHORT = 4, 40
 _LOST, _TURNED = Message("nothing takes its place"), Message("an operator is turned round")
@@ -62,62 +57,43 @@ _LOST, _TURNED = Message("nothing takes its place"), Message("an operator is tur
 class _Cause(NamedTuple):
     """A row of the table: what a change of these words (of a group of them, where there is one) means. ``where`` are
     functions, by their qualified names, and ``files`` paths; ``whole`` compares whole statements that hold such a
-    word. A statement that has the words ``instead`` takes it over, or gives it up."""
+    word; ``both`` tells only words for others, or what one or two statements did. A statement that has the words
+    ``instead`` takes it over, or gives it up; ``without`` is cut out before words are sought."""
 
     kind: str
     whole: bool
+    both: bool
     words: re.Pattern[str]
     where: re.Pattern[str]
     files: re.Pattern[str]
     instead: re.Pattern[str]
+    without: re.Pattern[str]
 
     def found_in(self, lines: Iterable[str]) -> Counter[str]:
         """Count the words, or the statements, of some lines."""
         counts: Counter[str] = Counter()
         for line in lines:
-            words = [match[match.lastindex or 0] for match in self.words.finditer(line)]
+            words = [match[match.lastindex or 0] for match in self.words.finditer(self.without.sub("", line))]
             counts.update([line.strip()] if words and self.whole else words)
+        return counts
+
+    def found_twice(self, lines: Sequence[str], heads: Collection[str]) -> Counter[str]:
+        """Count what stands in both arms of these conditions, of which one runs."""
+        counts: Counter[str] = Counter()
+        for place, line in [part for part in enumerate(lines) if _plain(part[1].strip()) in heads][:_REWRITE]:
+            mark = " " * (len(line) - len(line.lstrip()) + 1)
+            inside = [*takewhile(lambda one, start=mark: one.startswith(start), lines[place + 1 :])]  # type: ignore[misc]
+            other = inside.index(f"{mark}block 1") if f"{mark}block 1" in inside else 0
+            counts += self.found_in(inside[:other]) & self.found_in(inside[other:])
         return counts
 
 
 def _causes(matrix: Matrix) -> list[_Cause]:
     rows = matrix.rows(_TABLE)
-    parts = {"words": "", "where": "", "files": "", "instead": r"(?!)"}
+    parts = {"words": "", "where": "", "files": "", "instead": r"(?!)", "without": r"(?!)"}
+    flags = [[row["kind"], *(row.get(flag, False) for flag in ("whole", "both"))] for row in rows]
     patterns = [[re.compile(row.get(part, default)) for part, default in parts.items()] for row in rows]
-    return [_Cause(row["kind"], row.get("whole", False), *four) for row, four in zip(rows, patterns, strict=True)]
-
-
-def _on_the_path(codes: Iterable[FileCode], entries: Collection[str]) -> set[str]:
-    """Return the names of definitions that a training step may reach: the ``entries``, other classes, functions and
-    methods that nothing speaks of (transformers may call them), and whatever these speak of by name, in any file. What
-    generates text is left out unless one of them speaks of it."""
-    definitions = [definition for code in codes for definition in code.definitions]
-    speakers: dict[str, set[str]] = defaultdict(set)
-    by_leaf: dict[str, list[Definition]] = defaultdict(list)
-    members: dict[str, list[Definition]] = defaultdict(list)
-    for part in definitions:
-        by_leaf[part.leaf].append(part)
-        members[part.owner].append(part)
-        for name in part.mentions:
-            speakers[name].add(part.name)
-
-    def is_called_from_outside(part: Definition) -> bool:
-        if part.kind == "value" and not part.owner:
-            return False
-        inside = f"{part.name}."
-        is_spoken_of = any(name != part.name and not name.startswith(inside) for name in speakers[part.leaf])
-        is_called = part.kind == "class" or not is_spoken_of or part.leaf == "forward" or part.leaf.startswith("__")
-        return is_called and not _GENERATES.search(part.leaf) and not _GENERATING_CLASS.search(part.name + part.text)
-
-    waiting = [part for part in members[""] if part.name in entries or is_called_from_outside(part)]
-    reached: set[str] = set()
-    while waiting:
-        part = waiting.pop()
-        if part.name not in reached:
-            reached.add(part.name)
-            waiting += [other for name in part.mentions for other in by_leaf.pop(name, ())]
-            waiting += filter(is_called_from_outside, members[part.name] if part.kind == "class" else ())
-    return reached
+    return [_Cause(*first, *rest) for first, rest in zip(flags, patterns, strict=True)]
 
 
 class _Both(NamedTuple):
@@ -143,7 +119,7 @@ def told(
     """Yield the changes; those of bodies and values with what they mean, or as changed and not judged, with the lines.
     What no training step reaches keeps its kind."""
     entries = {entry.name for side in code_sides for entry in side.entries}
-    path = _on_the_path((code for pair in pairs for code in (pair.old, pair.new)), entries)
+    path = on_the_path((code for pair in pairs for code in (pair.old, pair.new)), entries)
     by_path = {pair.path: tuple({one.name: one for one in code.definitions} for code in pair[2:]) for pair in pairs}
     paths = {pair.path: (pair.old_path, pair.new_path) for pair in pairs}
     sides = [tuple(side.get(change.symbol) for side in by_path.get(change.path, ({}, {}))) for change in changes]
@@ -151,7 +127,7 @@ def told(
     kinds = Counter(change.kind for change in changes)
     alone = sum(bool(one.changed) for one in both.values()) + kinds["signature-changed"] <= 1
     everywhere = _everywhere(both.values(), changes, by_path, _causes(revisions.matrix))
-    fresh = _fresh(pairs)
+    fresh, helpers = _fresh(pairs), _helpers(pairs)
     budget = _MAX_DIFFED
     for change, (old, new) in zip(changes, sides, strict=True):
         one = new or old
@@ -182,7 +158,7 @@ def told(
             yield change
             continue
         function = both.get((change.path, change.symbol))
-        meanings, rest = _meanings(function, everywhere, fresh, alone) if function else ([], True)
+        meanings, rest = _meanings(function, everywhere, fresh, helpers, alone) if function else ([], True)
         for kind, lost, gained, detail in meanings:
             yield change._replace(kind=kind, before=_words(lost), after=_words(gained), detail=detail or change.detail)
         if function and function.is_alike and not rest:
@@ -318,6 +294,14 @@ def _fresh(pairs: Sequence[FilePair]) -> re.Pattern[str]:
     return re.compile(rf"\b(?:{'|'.join(names)})\b" if names else r"(?!)")
 
 
+def _helpers(pairs: Sequence[FilePair]) -> re.Pattern[str]:
+    """Return a pattern of calls of functions that one revision alone has."""
+    codes = [pair.old for pair in pairs], [pair.new for pair in pairs]
+    sides = [{one.leaf for code in side for one in code.definitions if one.kind == "function"} for side in codes]
+    names = sorted(map(re.escape, sides[0] ^ sides[1]))
+    return re.compile(rf"\b(?:{'|'.join(names)})\(" if names else r"(?!)")
+
+
 def _options(codes: Iterable[FileCode]) -> Iterator[Parameter]:
     """Yield the parameters of the constructors of configurations."""
     for definition in (definition for code in codes for definition in code.definitions):
@@ -341,24 +325,28 @@ def _everywhere(
         sides[0] += function.gone.elements()
         sides[1] += function.come.elements()
     whole = {(change.path, change.kind, change.symbol) for change in changes}
+    # What a helper returns is what was assigned before.
+    given = [{line.partition(" = ")[2]: line for line in side} for side in reversed(sides)]
     for path, both_sides in by_path.items():
-        for kind, side, definitions in zip(("definition-removed", "definition-added"), sides, both_sides, strict=True):
+        for kind, side, other, definitions in zip(_BODIES[:0:-1], sides, given, both_sides, strict=True):
             for part in definitions.values():
                 if any((path, kind, name) in whole for name in accumulate(part.name.split("."), "{}.{}".format)):
-                    side += _statements(part)
+                    side += [other.get(line.removeprefix("return "), line) for line in _statements(part)]
     rows = rows if sum(map(len, sides)) <= _ANOTHER_MODEL else ()
     return {row: (row.found_in(sides[0]), row.found_in(sides[1])) for row in rows}
 
 
 def _meanings(
-    function: _Both, everywhere: _Everywhere, fresh: re.Pattern[str], alone: bool
+    function: _Both, everywhere: _Everywhere, fresh: re.Pattern[str], helpers: re.Pattern[str], alone: bool
 ) -> tuple[list[_Meaning], bool]:
     """Return what the change means, cause by cause, and whether the function changed beyond that. A statement is told
-    once. Statements that came with a ``fresh`` option are not judged: it is off. Parts change places only where the
-    function changed ``alone``."""
+    once. Statements that came with a ``fresh`` option are not judged, for it is off, and calls of ``helpers`` that one
+    revision has are not, for their statements are. Parts change places only where the function changed ``alone``."""
     meanings: list[_Meaning] = []
     _, old, new, gone, come, *_ = function
     optional, whole_edit, is_judged = any(map(fresh.search, come)), _edit_of(gone, come), function.changed <= _REWRITE
+    helped = [line for line in (*gone, *come) if helpers.search(line)]
+    gone, come = _without(helped, gone, come)
     for row, (lost, gained) in everywhere.items() if is_judged else ():
         moved = [sum(row.instead.search(line) is not None for line in side) for side in function[3:5]]
         if moved[0] != moved[1] or not (row.where.search(new.name) and row.files.search(function.path)):
@@ -368,6 +356,10 @@ def _meanings(
         edit = None if gained - after else whole_edit
         if edit == _TURNED and before and not (lost_lines or lines_gained) and (row.whole or "mask" in row.kind):
             lost_lines, lines_gained = gone, come
+        lost_lines -= row.found_twice(old.lines, function.gone) if lost_lines else lost_lines
+        lines_gained -= row.found_twice(new.lines, function.come) if lines_gained else lines_gained
+        if row.both and not (lost_lines and lines_gained):
+            continue
         if lost_lines or (lines_gained and not optional):
             meanings.append((row.kind, lost_lines, lines_gained, edit))
             judged = {
@@ -388,7 +380,7 @@ def _meanings(
         if places:
             return [*meanings, places], False
     reordered = not (function.changed or function.is_told or function.is_alike) and old.lines != new.lines
-    return meanings, bool(gone or come) or reordered
+    return meanings, bool(gone or come or helped) or reordered
 
 
 def _places(function: _Both) -> _Meaning | None:
@@ -442,19 +434,26 @@ def _words(counts: Counter[str]) -> str | None:
 
 def _edit_of(gone: Counter[str], come: Counter[str]) -> Message | None:
     """Return how the only changed statement changed: it or a part of it is gone, or an operator differs; else None.
-    What goes with its condition counts once."""
+    What goes with its condition counts once, and so does the same edit of a few statements."""
     conditions = sum(number for line, number in gone.items() if line.startswith("if "))
     if not come and gone.total() - conditions == 1:
         return _LOST
-    if gone.total() != 1 or come.total() > 1:
+    if not come.total() <= gone.total() <= max(1, min(come.total(), _FEW)):
         return None
-    before, after = (_TOKEN.findall(next(iter(side), "")) for side in (gone, come))
+    pairs = zip_longest(gone.elements(), come.elements(), fillvalue="")
+    edits = {_token_edit(*map(_TOKEN.findall, pair)) for pair in pairs}
+    return edits.pop()[0] if len(edits) == 1 else None
+
+
+def _token_edit(before: Sequence[str], after: Sequence[str]) -> tuple[Message | None, str]:
+    """Return what became of one statement, and the parts that went or were turned round."""
     if [word for word in before if not _OPERATOR.match(word)] == [word for word in after if not _OPERATOR.match(word)]:
-        return _TURNED
+        return _TURNED, " ".join(map("".join, zip(before, after, strict=False)))
     first = next((word for word, other in zip(before, after, strict=False) if word != other), "")
     rest = iter(before)
     # What is called may not take an argument any more.
-    return _LOST if first != "," and all(token in rest for token in after) else None
+    is_part = first != "," and all(token in rest for token in after)
+    return (_LOST if is_part else None), " ".join((Counter(before) - Counter(after)).elements())
 
 
 def _replaced(gone: Counter[str], come: Counter[str], old: Definition) -> tuple[str, str] | None:
@@ -463,7 +462,7 @@ def _replaced(gone: Counter[str], come: Counter[str], old: Definition) -> tuple[
     if gone.total() != 1 or come.total() != 1:
         return None
     (target, _, before), (other, _, after) = (next(iter(side)).rpartition(" = ") for side in (gone, come))
-    was, now = _TOKEN.findall(before), _TOKEN.findall(after)
+    was, now = _DOTTED.findall(before), _DOTTED.findall(after)
     pairs = [(place, *pair) for place, pair in enumerate(zip(was, now, strict=False)) if pair[0] != pair[1]]
     if target != other or not (target or before.startswith("return ")) or len(was) != len(now) or len(pairs) != 1:
         return None
@@ -472,9 +471,15 @@ def _replaced(gone: Counter[str], come: Counter[str], old: Definition) -> tuple[
         near = slice(max(0, place - 3), place + 2)
         counts = _COUNTS.search("".join(was[max(0, place - 4) : place]))
         return ("".join(was[near]), "".join(now[near])) if counts else None
+    (root, _, rest), (new_root, _, new_rest) = (one.partition(".") for one in (before_token, token))
     old_names = _names(old.lines)[0].union(parameter.name for parameter in old.parameters)
+    reads = old_names.union(*map(_DOTTED.findall, old.lines)) if rest and new_rest else old_names
+    # A part of self may be the same part of the configuration, and a method of a tensor another spelling.
+    is_called = was[place + 1 : place + 2] == ["("]
+    is_other = "self" not in (root, new_root) if rest == new_rest else root == "self" or not is_called
     are_one = any(line.strip() in (f"{before_token} = {token}", f"{token} = {before_token}") for line in old.lines)
-    return (before_token, token) if old_names.issuperset((before_token, token)) and not are_one else None
+    known = old_names.issuperset((root, new_root)) and (rest == new_rest or reads.issuperset((before_token, token)))
+    return (before_token, token) if known and is_other and not are_one else None
 
 
 def _no_longer_read(old: Definition, new: Definition, alone: bool) -> list[str]:
