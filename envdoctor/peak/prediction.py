@@ -104,9 +104,6 @@ def predict(
         text = "how the run is divided among processes is not known: one of many may take as little as {} GiB"
         doubts.append(Message(text, f"{least.process[0] / GIB:.1f}"))
     verdict, settling = run.verdict(need, gpu), ""
-    others = recipe.facts.words("recipe.other_models") and not plan.stage.models
-    if others and verdict in _VERDICTS[:2]:
-        verdict, settling = None, "recipe.reference_model"
     if (
         gpu is not None
         and plan.whole

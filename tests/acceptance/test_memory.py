@@ -345,7 +345,8 @@ for weight in teacher.parameters():
 def script(model, lines):
     return f"""from transformers import AutoModelFor{model}, Trainer, TrainingArguments
 {lines}model = AutoModelFor{model}.from_pretrained("Qwen/Qwen2.5-0.5B")
-{"Mine" if "Mine" in lines else "Trainer"}(model, TrainingArguments("out", per_device_train_batch_size=1)).train()
+arguments = TrainingArguments("out", per_device_train_batch_size={"size" if "size =" in lines else 1})
+{"Mine" if "Mine" in lines else "Trainer"}(model, arguments).train()
 """
 
 
@@ -354,6 +355,8 @@ def script(model, lines):
     [
         ("CausalLM", LOADER, "recipe.world_size=1", "recipe.batch_size"),
         ("CausalLM", LOADER, "recipe.batch_size=4", ""),
+        ("CausalLM", "size = int(open('n').read())\n", "recipe.world_size=1", "recipe.batch_size"),
+        ("CausalLM", "", "recipe.other_models=a/b", "recipe.other_models"),
         ("CausalLM", TEACHER, "recipe.world_size=1", "recipe.reference_model"),
         ("CausalLM", TEACHER, "recipe.reference_model=copy", "recipe.reference_model"),
         ("CausalLM", TEACHER, "recipe.reference_model=none", ""),

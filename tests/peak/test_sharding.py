@@ -38,6 +38,14 @@ def shared(predicted: Any, trace_of: Any) -> Callable[..., dict[str, float]]:
             {"zero_stage": 3},
             {"optimizer states": 12, "gradients": 2, "weights": 2 + 2 * B + 0.8, "communication buffers": B},
         ),
+        # A process that generates has all weights beside its part.
+        (
+            {"zero_stage": 3, "stage": "grpo", "framework": "trl"},
+            {
+                **{"optimizer states": 12, "gradients": 0, "attention": 0, "gathered layers": 16},
+                **{"weights": 2 + 2 * B + 0.8, "communication buffers": B},
+            },
+        ),
         (OFFLOAD, {"optimizer states": 0, "gradients": 2, "weights": 2 * B + 0.8, "communication buffers": B}),
         # FSDP divides all but activations; what is in no layer is whole until the way back.
         ({"fsdp": True}, {"weights": 2, "gradients": 2, "optimizer states": 4, "gathered layers": 0.8 + 15.6 * 7 / 8}),
