@@ -143,9 +143,9 @@ def predict_serving(facts: FactSet, model: Model, tracer: TraceSource, known: Ma
         raise MemoryProblem("how much an engine takes is not predicted for a model that keeps no keys and values")
     release = facts.text(f"pkg.{row['name']}")
     images, notes = _images(tower_of(config, recipe), release, row, (tokens, max(length, tokens)), step)
-    engine = _Engine(
-        whole, base, inside, token, 1.0, least, most, gpu.free, not apart, unsure, images
-    ).loosened(model, weights, length)
+    engine = _Engine(whole, base, inside, token, 1.0, least, most, gpu.free, not apart, unsure, images).loosened(
+        model, weights, length
+    )
     verdict, asked, place = engine.verdict(share, length), engine.asked(share), max(0.0, engine.cache(share))
     needed = max(asked, engine.needed(length))
     if engine_of(given) == "beside":
