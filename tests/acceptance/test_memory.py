@@ -386,6 +386,9 @@ def test_a_run_with_more_than_is_counted_fits_where_that_is_given(run, tmp_path,
         ("bartowski/Meta-Llama-3.1-8B-Instruct-GGUF", "method=lora", 8.6, "tight"),
         # Experts in one tensor are no linear layers.
         ("Qwen/Qwen3-30B-A3B", "method=lora recipe.quantization=bnb-8bit", 56.0, "does-not-fit"),
+        # One long sample beside short ones, which are not padded; keys and values of a shape that is not known.
+        ("Qwen/Qwen3-4B", "method=lora recipe.batch_size=16 recipe.padding_free=true", 7.5, "tight"),
+        ("acme/Other-7B-AWQ", "method=serve recipe.max_model_len=262144", 5.2, "tight"),
     ],
 )
 def test_weights_are_counted_as_a_training_has_them(run, python_alone, model, asked, gib, verdict):
