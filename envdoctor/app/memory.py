@@ -302,21 +302,18 @@ def _if_counted(
     formats = {item.get("format") for key in ("recipe_file", "recipe_key") for item in facts.items(key)}
 
     def has_more(row: Mapping[str, Any]) -> bool:
-        fact = facts.get(row["fact"])
         if "given" in row:
             others = facts.words(row["given"]) if facts.value("recipe.stage") != row["except"] else None
             text = "loaded beside the model that is trained, and not counted: {}"
             section["assumed"] += [Message(text, ", ".join(others))] if others else []
             return bool(others)
-        is_open = row["format"] in formats if "format" in row else is_unknown(row["unknown"])
+        fact, key = facts.get(row["fact"]), row.get("unknown")
+        is_open = key in facts and facts.unknown(key) is not None if key else row["format"] in formats
         return is_open and (fact[2:] not in typed or fact.value in row.get("kept", ()))
 
-    def is_unknown(key: str) -> bool:
-        return key in facts and facts.unknown(key) is not None
-
-    settling = next((row["fact"] for row in [*filter(has_more, rows)]), "")
+    settling = [str(row["fact"]) for row in rows if has_more(row)]
     if section["verdict"] in ("fits", "tight") and settling:
-        section["verdict"], section["settled_by"] = None, settling
+        section["verdict"], section["settled_by"] = None, settling[0]
     return section
 
 
@@ -360,10 +357,8 @@ _SETTLING = {
     "give --set {}=NAME",
     "recipe.method": "whether it fits is not known, because what is trained is not modelled: {} to {} GiB "
     "(see Assumed)",
-    **dict.fromkeys(
-        ("recipe.reference_model", "recipe.other_models"),
-        "whether it fits is not known, because a model beside the one that is trained is not counted: {} to {} GiB",
-    ),
+    "recipe.reference_model": "whether it fits is not known, because a model beside the one that is trained is not "
+    "counted: {} to {} GiB",
     "model.architectures": "whether it fits is not known, because the logits of a masked language model are not "
     "counted: {} to {} GiB",
     "recipe.batch_size": "whether it fits is not known, because the batch size is not: {} to {} GiB with the batch "

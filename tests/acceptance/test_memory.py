@@ -356,7 +356,7 @@ arguments = TrainingArguments("out", per_device_train_batch_size={"size" if "siz
         ("CausalLM", LOADER, "recipe.world_size=1", "recipe.batch_size"),
         ("CausalLM", LOADER, "recipe.batch_size=4", ""),
         ("CausalLM", "size = int(open('n').read())\n", "recipe.world_size=1", "recipe.batch_size"),
-        ("CausalLM", "", "recipe.other_models=a/b", "recipe.other_models"),
+        ("CausalLM", "", "recipe.other_models=a/b", "recipe.reference_model"),
         ("CausalLM", TEACHER, "recipe.world_size=1", "recipe.reference_model"),
         ("CausalLM", TEACHER, "recipe.reference_model=copy", "recipe.reference_model"),
         ("CausalLM", TEACHER, "recipe.reference_model=none", ""),
