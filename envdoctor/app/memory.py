@@ -373,7 +373,9 @@ def _without(section: MemorySection, facts: FactSet) -> Notice:
     serving, settling = section["serving"], section["settled_by"]
     if settling in _SETTLING:
         text, values = _SETTLING[settling], (*(f"{size:.1f}" for size in section["process_gib"]), settling)
-        return Notice("error", Message(text, *values[: text.count("{}")]))
+        # `check` was not asked for a batch that nobody gave, as it was not for a length.
+        level = "warning" if settling == "recipe.batch_size" else "error"
+        return Notice(level, Message(text, *values[: text.count("{}")]))
     if section["gpu"] is not None:
         text = "the length is not known, so whether it fits was not judged: give --set {}={}"
         name, length = ("max_model_len", serving["length"]) if serving else ("max_length", section["tokens"])
