@@ -303,17 +303,14 @@ def _if_counted(
 
     def has_more(row: Mapping[str, Any]) -> bool:
         if "given" in row:
-            others = facts.words(row["given"]) if facts.value("recipe.stage") != row["except"] else None
-            text = "loaded beside the model that is trained, and not counted: {}"
-            section["assumed"] += [Message(text, ", ".join(others))] if others else []
-            return bool(others)
+            return bool(facts.words(row["given"])) and facts.value("recipe.stage") != row["except"]
         fact, key = facts.get(row["fact"]), row.get("unknown")
         is_open = key in facts and facts.unknown(key) is not None if key else row["format"] in formats
         return is_open and (fact[2:] not in typed or fact.value in row.get("kept", ()))
 
-    settling = [str(row["fact"]) for row in rows if has_more(row)]
+    settling = next((str(row["fact"]) for row in rows if has_more(row)), "")
     if section["verdict"] in ("fits", "tight") and settling:
-        section["verdict"], section["settled_by"] = None, settling[0]
+        section["verdict"], section["settled_by"] = None, settling
     return section
 
 
@@ -373,8 +370,7 @@ def _without(section: MemorySection, facts: FactSet) -> Notice:
     serving, settling = section["serving"], section["settled_by"]
     if settling in _SETTLING:
         text, values = _SETTLING[settling], (*(f"{size:.1f}" for size in section["process_gib"]), settling)
-        # `check` was not asked for a batch that nobody gave, as it was not for a length.
-        level = "warning" if settling == "recipe.batch_size" else "error"
+        level = "warning" if settling == "recipe.batch_size" else "error"  # a note of `check`, as a length is
         return Notice(level, Message(text, *values[: text.count("{}")]))
     if section["gpu"] is not None:
         text = "the length is not known, so whether it fits was not judged: give --set {}={}"

@@ -12,6 +12,7 @@ from envdoctor.facts.factset import FactSet
 from envdoctor.facts.values import ABSENT, Records, Unknown
 from envdoctor.peak.closed_form import GENERATING, LOGITS, OF_THE_MODEL, gpu_of
 from envdoctor.peak.section import MemoryProblem
+from envdoctor.peak.sharing import with_gathered
 from envdoctor.peak.tracing import Job, Trace, TraceSource, changed, with_terms
 from envdoctor.system.message import Message
 from envdoctor.versions.pep440 import satisfies
@@ -38,8 +39,6 @@ _UNSET = ("0", "0.0", "False", "false", "None", "none", "absent", "")
 _WHOLE = ("1", "0", "-1", "None", "null", "False", "false", "")
 #: The parts where the value is no number, and the most that are believed.
 _MANY, _MOST_PARTS = 8, 1 << 20
-#: What of the training is there in the backward pass and after it alone.
-_OF_THE_STEP = ("gradients", "temporary values of the optimizer")
 #: What a second model that is trained holds of its own for each batch.
 _ACTIVATIONS = ("embeddings and masks", "hidden states", "attention", "MLP")
 #: How often a value model holds its parameters: they, their gradients, and AdamW's two states.
@@ -120,19 +119,6 @@ def staged(source: TraceSource, stage: Stage) -> TraceSource:
 
     changes = stage.models or stage.engine or stage.drops or stage.answers != 1 or stage.gathers
     return changed(source, change) if changes else source
-
-
-def with_gathered(trace: Trace) -> Trace:
-    """Return the trace with the moment before a step when each process generates: beside what it holds of the model and
-    its training, it has all weights and the keys and values (unwrap_model_for_generation in trl/models/utils.py)."""
-    points = []
-    for point in trace.points:
-        (_, _, first), *_ = point["segments"].values()
-        terms = {name: first[name] for name in OF_THE_MODEL if name in first and name not in _OF_THE_STEP}
-        terms |= {"gathered layers": first["weights"], "KV cache": float(point.get("cache_bytes", 0.0))}
-        segments = {**point["segments"], "decode/gathered": [sum(terms.values()), "all_gather", terms]}
-        points.append({**point, "segments": segments})
-    return trace._replace(points=tuple(points))
 
 
 def _stage_of(recipe: RunRecipe, assumed: list[str]) -> Stage:
@@ -273,6 +259,8 @@ def plan_of(recipe: RunRecipe, usual: int | None = None) -> RunPlan:
         raise MemoryProblem("the length is not known: give the longest sample in tokens, --set recipe.max_length=2048")
     framework = str(given.get("framework"))
     stage = _stage_of(recipe, assumed) if training else Stage()
+    if (others := facts.words("recipe.other_models")) and not stage.models:
+        assumed.append(Message("loaded beside the model that is trained, and not counted: {}", ", ".join(others)))
     batch = batch_of(facts, training)
     if not batch:
         batch = 1
@@ -310,12 +298,8 @@ def plan_of(recipe: RunRecipe, usual: int | None = None) -> RunPlan:
         "optimizer": optimizer,
     }
     if given.get("stage") == "grpo" and job["reference"] != "none" and "beta" not in keys:
-        assumed.append(
-            Message(
-                "beta was not given: a reference model was taken, which is not there where it is 0: --set "
-                "recipe.reference_model=none"
-            )
-        )
+        text = "beta was not given: a reference model was taken, which is not there where it is 0: --set {}"
+        assumed.append(Message(text, "recipe.reference_model=none"))
     if training and "gradient_checkpointing" not in given:
         on = Message("gradient checkpointing was not given: it was taken to be on, as the newest {} has it", framework)
         assumed.append(on if newest else Message("gradient checkpointing was not given: it was taken to be off"))
