@@ -38,7 +38,7 @@ from envdoctor.cli.main import main as envdoctor
 from envdoctor.matrix import load_matrix
 from envdoctor.observe.model.config import shape_of
 from envdoctor.peak import model_of
-from envdoctor.peak.closed_form import share_if_emptied
+from envdoctor.peak.closed_form import Residual
 
 #: Cards beside whose usable memory every reading is judged, in GiB.
 CARDS = (7.6, 11.6, 14.7, 15.7, 22.0, 23.5, 31.5, 39.4, 44.4, 47.5, 79.1, 94.0, 139.8)
@@ -99,7 +99,8 @@ class Answer(NamedTuple):
         if measure == "process" and "gpu" in self.reading:
             share, beside = rows[self.code, "reserved"][name][0], self.beside
         if "empty_cache_steps" in self.reading["set"]:
-            share = share_if_emptied(name, rows[self.code, "allocated"][name][0], share)
+            end, alone = (share, beside), tuple(rows[self.code, "allocated"][name])
+            share = getattr(Residual(end, end, end, end).if_emptied(Residual(alone, alone, alone, alone)), name)[0]
         return share, beside
 
     @property

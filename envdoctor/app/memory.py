@@ -1,7 +1,7 @@
 """``envdoctor memory``: will it fit, and if not, what is the cheapest change that makes it fit?"""
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from envdoctor.app.errors import JobError, UsageProblem, told_as
@@ -239,7 +239,8 @@ def _predicted_so(
     facts, packing = as_trained(facts, terms["weight"], trains_packed)
     notes, loose = ((), 0.0) if shape is None else words_of(shape)
     sdpa = takes_sdpa(model.named, facts.value("pkg.transformers"), matrix)
-    model = model._replace(said=(*division, *notes, *packing), loose=loose, sdpa=sdpa)
+    bare = shape is not None and shape.bare
+    model = model._replace(said=(*division, *notes, *packing), loose=loose, bare=bare, sdpa=sdpa)
     keys = {name: "python.version" if name == "python" else f"pkg.{name}" for name in _DECIDING}
     versions = {name: "none" if facts.absent(key) else facts.text(key) for name, key in keys.items()}
     cache = cache_home(sources.environ) if sources.cache else None
@@ -273,7 +274,7 @@ def _predicted_so(
         return {
             size: predict_serving(run, model, source, table)
             if serves
-            else _if_counted(predict(run, model, source, table, usual), facts, sources, matrix)
+            else _if_counted(predict(run, model, source, table, usual), facts, sources, table["uncounted"])
             for size, run in sizes(facts, matrix)
         }
 
@@ -291,17 +292,24 @@ def _predicted_so(
     return section, unjudged
 
 
-def _if_counted(section: MemorySection, facts: FactSet, sources: Sources, matrix: Matrix) -> MemorySection:
-    """Return the section without the verdict on a run that fits and has more than is counted, or no known length. A
-    facts file may have the fact from the script that leaves it open: what is typed settles it."""
+def _if_counted(
+    section: MemorySection, facts: FactSet, sources: Sources, rows: Iterable[Mapping[str, Any]]
+) -> MemorySection:
+    """Return the section without the verdict on a run that fits if one of the ``rows`` (memory-frameworks, uncounted)
+    says that it has, or may have, more than is counted. A facts file may have the fact from the script that leaves it
+    open: what is typed settles it."""
     typed = {(origin, "given") for origin in ("--set", sources.configured_in)}
     formats = {item.get("format") for key in ("recipe_file", "recipe_key") for item in facts.items(key)}
-    rows = matrix.rows("recipe-formats", "format") if formats else ()
-    uncounted = ((row, facts.get(row["uncounted"])) for row in rows if "uncounted" in row and row["name"] in formats)
-    kept = (fact.key for row, fact in uncounted if fact[2:] not in typed or fact.value in row.get("kept", ()))
-    settling = next(kept, "")
-    is_unknown = "recipe.max_length" in facts and facts.unknown("recipe.max_length") is not None
-    if section["verdict"] in ("fits", "tight") and (settling or is_unknown):
+
+    def has_more(row: Mapping[str, Any]) -> bool:
+        if "given" in row:
+            return bool(facts.words(row["given"])) and facts.value("recipe.stage") != row["except"]
+        fact, key = facts.get(row["fact"]), row.get("unknown")
+        is_open = key in facts and facts.unknown(key) is not None if key else row["format"] in formats
+        return is_open and (fact[2:] not in typed or fact.value in row.get("kept", ()))
+
+    settling = next((str(row["fact"]) for row in rows if has_more(row)), "")
+    if section["verdict"] in ("fits", "tight") and settling:
         section["verdict"], section["settled_by"] = None, settling
     return section
 
@@ -350,8 +358,8 @@ _SETTLING = {
     "counted: {} to {} GiB",
     "model.architectures": "whether it fits is not known, because the logits of a masked language model are not "
     "counted: {} to {} GiB",
-    "recipe.batch_size": "whether it fits is not known, because the script makes its batches itself: {} to {} GiB "
-    "with the batch that was taken; give --set {}=N",
+    "recipe.batch_size": "whether it fits is not known, because the batch size is not: {} to {} GiB with the batch "
+    "that was taken; give --set {}=N",
     "recipe.zero_stage": "whether it fits is not known, because how processes share the run is not: as little as {} "
     "GiB, and up to {} GiB if each holds the whole model; give --set {}=3, =2 or =0",
 }
@@ -360,9 +368,10 @@ _SETTLING = {
 def _without(section: MemorySection, facts: FactSet) -> Notice:
     """Return what is missing for a verdict: an unknown fact, the length, the size of a GPU, or one at all."""
     serving, settling = section["serving"], section["settled_by"]
-    if settling:
+    if settling in _SETTLING:
         text, values = _SETTLING[settling], (*(f"{size:.1f}" for size in section["process_gib"]), settling)
-        return Notice("error", Message(text, *values[: text.count("{}")]))
+        level = "warning" if settling == "recipe.batch_size" else "error"  # a note of `check`, as a length is
+        return Notice(level, Message(text, *values[: text.count("{}")]))
     if section["gpu"] is not None:
         text = "the length is not known, so whether it fits was not judged: give --set {}={}"
         name, length = ("max_model_len", serving["length"]) if serving else ("max_length", section["tokens"])

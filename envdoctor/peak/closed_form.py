@@ -33,7 +33,8 @@ class Residual(NamedTuple):
         """Return the residual where the allocator's cache is emptied every few steps; ``allocated`` is of the tensors
         alone."""
         ends = zip(self._fields, allocated, self, strict=True)
-        return Residual(*((share_if_emptied(name, alone[0], end[0]), end[1]) for name, alone, end in ends))
+        goes = (((1 - _STAYS[name]) * max(end[0] - alone[0], 0.0), end) for name, alone, end in ends)
+        return Residual(*((share - gone, beside) for gone, (share, beside) in goes))
 
     def span(self, least: float, size: float, most: float) -> Span:
         """Return the least, the likely and the most bytes that such a reading shows."""
@@ -45,12 +46,6 @@ class Residual(NamedTuple):
 #: How much of what the allocator holds beside live tensors stays where its cache is emptied every few steps: from
 #: nothing to all of it.
 _STAYS = {"low": 0.0, "mostly": 0.0, "point": 0.5, "high": 1.0}
-
-
-def share_if_emptied(name: str, allocated: float, share: float) -> float:
-    """Return what an end of a measure becomes, ``share`` of the live tensors, where the cache is emptied every few
-    steps; ``allocated`` is the same end by the tensors alone, ``name`` that of the end."""
-    return share - (1 - _STAYS[name]) * max(share - allocated, 0.0)
 
 
 class Need(NamedTuple):

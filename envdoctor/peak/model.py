@@ -28,8 +28,8 @@ class Model(NamedTuple):
     activations may take more by the share ``margin``, and ``nearest`` is the row of the table native-types; ``trainer``
     is a framework that runs code of its own, with which they may take less too. ``heeds``:
     whether its code heeds gradient checkpointing, None where the code is not there to be read. ``said`` tells that the
-    shape is by the model's name; then everything may be less or more by the share ``loose``. ``sdpa``: whether its
-    classes take it."""
+    shape is by the model's name; then everything may be less or more by the share ``loose``; ``bare``: only its size
+    is. ``sdpa``: whether its classes take it."""
 
     config: Mapping[str, Any]
     named: str
@@ -39,6 +39,7 @@ class Model(NamedTuple):
     trainer: str = ""
     said: tuple[Message, ...] = ()
     loose: float = 0.0
+    bare: bool = False
     sdpa: bool = True
 
     def level_of(self, trace: Trace) -> str:

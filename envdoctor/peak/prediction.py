@@ -98,15 +98,16 @@ def predict(
         need = need.down_to(short[1])
         text = "few answers are as long as they may be: a step with a short one takes as little as {} GiB"
         doubts.append(Message(text, f"{short[1].process[0] / GIB:.1f}"))
+    loose = run.batch > 1 and recipe.given.get("padding_free") and not recipe.given.get("packing")
+    if loose and (alone := run.untraced({**base, "tokens": [plan.tokens], "batch": 1})):
+        need, text = need.down_to(alone[1]), "samples are not padded: a step of short ones takes as little as {} GiB"
+        doubts.append(Message(text, f"{alone[1].process[0] / GIB:.1f}"))
     if not plan.divided:
         least, undivided = run.without(*OF_THE_MODEL), run.undivided("deepspeed" in recipe.keys, need)
         need = need.up_to(undivided).down_to(least)
         text = "how the run is divided among processes is not known: one of many may take as little as {} GiB"
         doubts.append(Message(text, f"{least.process[0] / GIB:.1f}"))
     verdict, settling = run.verdict(need, gpu), ""
-    others = recipe.facts.words("recipe.other_models") and not plan.stage.models
-    if others and verdict in _VERDICTS[:2]:
-        verdict, settling = None, "recipe.reference_model"
     if (
         gpu is not None
         and plan.whole

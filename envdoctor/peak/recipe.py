@@ -12,6 +12,7 @@ from envdoctor.facts.factset import FactSet
 from envdoctor.facts.values import ABSENT, Records, Unknown
 from envdoctor.peak.closed_form import GENERATING, LOGITS, OF_THE_MODEL, gpu_of
 from envdoctor.peak.section import MemoryProblem
+from envdoctor.peak.sharing import with_gathered
 from envdoctor.peak.tracing import Job, Trace, TraceSource, changed, with_terms
 from envdoctor.system.message import Message
 from envdoctor.versions.pep440 import satisfies
@@ -71,7 +72,8 @@ class Stage(NamedTuple):
     """The traced step is that of ``like``, with a ``reference`` model or without; ``models`` stand beside the traced
     one and are as large, ``engine`` are the bytes of an engine that generates (``asleep``: not while the model trains),
     ``drops`` are terms that the traced step has and this one has not, ``spared`` those that it may not have,
-    ``answers`` the share of logits that it makes. Samples of one that ``generates`` are as long as they become."""
+    ``answers`` the share of logits that it makes. Samples of one that ``generates`` are as long as they become;
+    ``gathers``: it does so with all weights that ZeRO-3 divides."""
 
     like: str = "sft"
     reference: bool = False
@@ -82,6 +84,7 @@ class Stage(NamedTuple):
     answers: float = 1.0
     generates: bool = False
     asleep: bool = False
+    gathers: bool = False
 
 
 def staged(source: TraceSource, stage: Stage) -> TraceSource:
@@ -111,9 +114,10 @@ def staged(source: TraceSource, stage: Stage) -> TraceSource:
         return new | ({GENERATING: stage.engine - turns} if stage.engine > turns else {})
 
     def change(trace: Trace, job: Job) -> Trace:
-        return with_terms(trace, partial(terms_of, trace, job))
+        trace = with_terms(trace, partial(terms_of, trace, job))
+        return with_gathered(trace) if stage.gathers else trace
 
-    changes = stage.models or stage.engine or stage.drops or stage.answers < 1
+    changes = stage.models or stage.engine or stage.drops or stage.answers != 1 or stage.gathers
     return changed(source, change) if changes else source
 
 
@@ -152,10 +156,14 @@ def _stage_of(recipe: RunRecipe, assumed: list[str]) -> Stage:
     answer, length = (given.get(name) if row.get("answers") else None for name in ("max_new_tokens", "max_length"))
     answers = (min(answer / length, 1.0) if answer and length else 1.0) * row.get("logits", 1.0)
     drops, generates, asleep = (tuple(row.get("drops", ())), bool(row.get("generates")), bool(given.get("sleep_mode")))
+    gathers = generates and bool(switches) and not on and given.get("zero_stage") == 3
+    gathers &= keys.get("ds3_gather_for_generation") != "false"
+    if gathers:
+        assumed.append(Message("each process generates with all weights, which ZeRO-3 divides while it trains"))
     if given.get("optimizer_in_backward"):
         drops = (*drops, "gradients", "temporary values of the optimizer")
         assumed.append(Message("the optimizer steps in the backward pass, so that no gradient stays"))
-    return Stage(row["like"], reference, models, engine, drops, spared, answers, generates, asleep)
+    return Stage(row["like"], reference, models, engine, drops, spared, answers, generates, asleep, gathers)
 
 
 def _engine(recipe: RunRecipe, assumed: list[str]) -> tuple[float, bool]:
@@ -239,7 +247,7 @@ def plan_of(recipe: RunRecipe, usual: int | None = None) -> RunPlan:
     be a guess."""
     facts, _, given, keys, trainer = recipe
     assumed = list[str]()
-    method = _method(given, facts.text("model.quantization"), assumed)
+    method = _method(recipe, assumed)
     training = method != "infer"
     adapters = method in ("lora", "qlora")
     assumed += _untold_adapters(facts) if adapters else ()
@@ -290,12 +298,8 @@ def plan_of(recipe: RunRecipe, usual: int | None = None) -> RunPlan:
         "optimizer": optimizer,
     }
     if given.get("stage") == "grpo" and job["reference"] != "none" and "beta" not in keys:
-        assumed.append(
-            Message(
-                "beta was not given: a reference model was taken, which is not there where it is 0: --set "
-                "recipe.reference_model=none"
-            )
-        )
+        text = "beta was not given: a reference model was taken, which is not there where it is 0: --set {}"
+        assumed.append(Message(text, "recipe.reference_model=none"))
     if training and "gradient_checkpointing" not in given:
         on = Message("gradient checkpointing was not given: it was taken to be on, as the newest {} has it", framework)
         assumed.append(on if newest else Message("gradient checkpointing was not given: it was taken to be off"))
@@ -318,7 +322,7 @@ def plan_of(recipe: RunRecipe, usual: int | None = None) -> RunPlan:
         parts=parts,
         stage=stage,
         untold=training and job["stage"] == "sft" and given.get("framework") is None and LOGITS not in spared,
-        less=0.0 if given.get("method") in (None, *_METHODS) else _UNLIKE_LORA,
+        less=0.0 if given.get("method") in (None, *_METHODS) or method == "full" else _UNLIKE_LORA,
         whole=given.get("method") is not None and divided and counted,
         divided=divided,
         divisible="deepspeed" in trainer and processes > 1 and given.get("zero_stage") != 3 and not given.get("fsdp"),
@@ -329,8 +333,9 @@ def plan_of(recipe: RunRecipe, usual: int | None = None) -> RunPlan:
 
 def _partial(recipe: RunRecipe, assumed: list[str]) -> tuple[str, ...]:
     """Return the terms that may be missing by keys that nothing models, and add to ``assumed`` which those are."""
-    pairs = [(key, row["terms"]) for row in recipe.known["partial"] for key in row["keys"]]
-    pairs = [(key, terms) for key, terms in pairs if recipe.keys.get(key, "0") not in _UNSET]
+    rows, keys, method = recipe.known["partial"], recipe.keys, recipe.given.get("method")
+    pairs = [(name, row["terms"]) for row in rows for name in row.get("methods", ()) if name == method]
+    pairs += [(key, row["terms"]) for row in rows for key in row.get("keys", ()) if keys.get(key, "0") not in _UNSET]
     text = "{} changes what is trained or kept in a way that is not modelled: less is needed"
     assumed += [Message(text, key) for key, _ in pairs]
     return tuple(term for _, terms in pairs for term in terms)
@@ -367,9 +372,9 @@ def _divided(given: Mapping[str, Any], keys: Mapping[str, str]) -> bool:
     return given.keys() >= names or (len(names) == 1 and "deepspeed" not in keys)
 
 
-def _method(given: Mapping[str, Any], stored: str | None, assumed: list[str]) -> str:
-    """Return how the model is trained or run; ``stored`` is how its own weights are quantised. Beside quantised weights
-    adapters alone can be trained."""
+def _method(recipe: RunRecipe, assumed: list[str]) -> str:
+    """Return how the model is trained or run. Beside quantised weights adapters alone can be trained."""
+    given, stored = recipe.given, recipe.facts.text("model.quantization")
     method = given.get("method")
     if method is None:
         adapters = stored or given.get("lora_r") or given.get("quantization")
@@ -379,6 +384,8 @@ def _method(given: Mapping[str, Any], stored: str | None, assumed: list[str]) ->
         method = "qlora"
     if method in ("serve", "infer"):
         method = "infer"
+    elif any(method in row.get("methods", ()) for row in recipe.known["partial"]):
+        method = "full"
     elif method not in _METHODS:
         assumed.append(Message("the method {} is taken to need what LoRA of rank 8 does", method))
         method = "lora"

@@ -36,20 +36,28 @@ _USUAL = 8192
 
 class _Engine(NamedTuple):
     """Bytes of one engine on a GPU: it takes ``base`` and a share of the ``whole``, for what is ``inside`` and the keys
-    and values of tokens, each ``token``; it needs from ``least`` to ``most`` beside that, of what is ``free``. A
-    ``strict`` one does not start where one sequence of the full length has no place; ``unsure`` bytes of what is inside
-    may not be there, and ``images`` bytes more may be."""
+    and values of tokens, each ``token``, of which the share ``sure`` is there at the least; it needs from ``least`` to
+    ``most`` beside that, of what is ``free``. A ``strict`` one does not start where one sequence of the full length has
+    no place; ``unsure`` bytes of what is inside may not be there, and ``images`` bytes more may be."""
 
     whole: float
     base: float
     inside: float
     token: float
+    sure: float
     least: float
     most: float
     free: float
     strict: bool
     unsure: float
     images: float
+
+    def loosened(self, model: Model, weights: float, length: int) -> "_Engine":
+        """Return the engine of a shape that is known about: of one whose size alone is, keys and values may be those of
+        a few layers."""
+        more = model.loose * (weights + length * self.token)
+        sure = 0.0 if model.bare else 1 - model.loose
+        return self._replace(sure=sure, unsure=self.unsure + model.loose * weights, images=self.images + more)
 
     def asked(self, share: float) -> float:
         """Return the bytes that the engine takes at the start."""
@@ -61,7 +69,7 @@ class _Engine(NamedTuple):
 
     def needed(self, length: int) -> float:
         """Return the bytes without which the engine cannot start."""
-        return self.inside + self.token * (length if self.strict else 1)
+        return self.inside + self.sure * self.token * (length if self.strict else 1)
 
     def verdict(self, share: float, length: int) -> str:
         """Return whether it starts, and holds the longest sequence."""
@@ -133,9 +141,11 @@ def predict_serving(facts: FactSet, model: Model, tracer: TraceSource, known: Ma
     token, unsure = narrow * (latent or cache / ranks / tokens), 0.0 if apart else context - CONTEXT[0] * GIB
     if token <= 0:
         raise MemoryProblem("how much an engine takes is not predicted for a model that keeps no keys and values")
-    tower, release = tower_of(config, recipe), facts.text(f"pkg.{row['name']}")
-    images, notes = _images(tower, release, row, (tokens, max(length, tokens)), step)
-    engine = _Engine(whole, base, inside, token, least, most, gpu.free, not apart, unsure, images)
+    release = facts.text(f"pkg.{row['name']}")
+    images, notes = _images(tower_of(config, recipe), release, row, (tokens, max(length, tokens)), step)
+    engine = _Engine(whole, base, inside, token, 1.0, least, most, gpu.free, not apart, unsure, images).loosened(
+        model, weights, length
+    )
     verdict, asked, place = engine.verdict(share, length), engine.asked(share), max(0.0, engine.cache(share))
     needed = max(asked, engine.needed(length))
     if engine_of(given) == "beside":

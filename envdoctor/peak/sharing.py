@@ -11,6 +11,22 @@ from envdoctor.peak.closed_form import LOGITS, OF_THE_MODEL, OTHER_MODELS, Terms
 from envdoctor.peak.section import MemoryProblem
 from envdoctor.peak.tracing import Trace
 
+#: What of the training is there in the backward pass and after it alone.
+_OF_THE_STEP = ("gradients", "temporary values of the optimizer")
+
+
+def with_gathered(trace: Trace) -> Trace:
+    """Return the trace with the moment before a step when each process generates: beside what it holds of the model and
+    its training, it has all weights and the keys and values (unwrap_model_for_generation in trl/models/utils.py)."""
+    points = []
+    for point in trace.points:
+        (_, _, first), *_ = point["segments"].values()
+        terms = {name: first[name] for name in OF_THE_MODEL if name in first and name not in _OF_THE_STEP}
+        terms |= {"gathered layers": first["weights"], "KV cache": float(point.get("cache_bytes", 0.0))}
+        segments = {**point["segments"], "decode/gathered": [sum(terms.values()), "all_gather", terms]}
+        points.append({**point, "segments": segments})
+    return trace._replace(points=tuple(points))
+
 
 def sharing(given: Mapping[str, Any], trace: Trace) -> Callable[[Terms], Terms]:
     """Return a function that turns the bytes of one process into those of one of ``recipe.world_size``. Raises

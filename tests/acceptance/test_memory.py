@@ -345,7 +345,8 @@ for weight in teacher.parameters():
 def script(model, lines):
     return f"""from transformers import AutoModelFor{model}, Trainer, TrainingArguments
 {lines}model = AutoModelFor{model}.from_pretrained("Qwen/Qwen2.5-0.5B")
-{"Mine" if "Mine" in lines else "Trainer"}(model, TrainingArguments("out", per_device_train_batch_size=1)).train()
+arguments = TrainingArguments("out", per_device_train_batch_size={"size" if "size =" in lines else 1})
+{"Mine" if "Mine" in lines else "Trainer"}(model, arguments).train()
 """
 
 
@@ -354,6 +355,8 @@ def script(model, lines):
     [
         ("CausalLM", LOADER, "recipe.world_size=1", "recipe.batch_size"),
         ("CausalLM", LOADER, "recipe.batch_size=4", ""),
+        ("CausalLM", "size = int(open('n').read())\n", "recipe.world_size=1", "recipe.batch_size"),
+        ("CausalLM", "", "recipe.other_models=a/b", "recipe.reference_model"),
         ("CausalLM", TEACHER, "recipe.world_size=1", "recipe.reference_model"),
         ("CausalLM", TEACHER, "recipe.reference_model=copy", "recipe.reference_model"),
         ("CausalLM", TEACHER, "recipe.reference_model=none", ""),
@@ -383,6 +386,9 @@ def test_a_run_with_more_than_is_counted_fits_where_that_is_given(run, tmp_path,
         ("bartowski/Meta-Llama-3.1-8B-Instruct-GGUF", "method=lora", 8.6, "tight"),
         # Experts in one tensor are no linear layers.
         ("Qwen/Qwen3-30B-A3B", "method=lora recipe.quantization=bnb-8bit", 56.0, "does-not-fit"),
+        # One long sample beside short ones, which are not padded; keys and values of a shape that is not known.
+        ("Qwen/Qwen3-4B", "method=lora recipe.batch_size=16 recipe.padding_free=true", 7.5, "tight"),
+        ("acme/Other-7B-AWQ", "method=serve recipe.max_model_len=262144", 5.2, "tight"),
     ],
 )
 def test_weights_are_counted_as_a_training_has_them(run, python_alone, model, asked, gib, verdict):

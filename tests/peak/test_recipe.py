@@ -55,21 +55,9 @@ def test_a_run_is_not_judged_where_what_an_unknown_optimizer_keeps_decides(
     gpus = Records(({"name": "A", "memory_gib": memory},))
     found = predicted(trace_of({"weights": 4.0, "optimizer states": 8.0}), gpus, method="full", optimizer="badam")
     assert (found["verdict"], found["settled_by"]) == (judged, "" if judged else "recipe.optimizer")
-    found = predicted(trace_of({"weights": 4.0, "optimizer states": 8.0}), gpus, {"lisa_n_layers": "2"}, method="full")
-    assert (found["verdict"], found["settled_by"]) == (judged, "" if judged else "recipe.method")
-
-
-@pytest.mark.parametrize(
-    ("others", "stage", "verdict"),
-    [(("a/b",), "sft", None), (ABSENT, "sft", "fits"), (("a/b",), "ppo", "fits")],
-)
-def test_a_run_with_a_model_that_is_not_counted_is_not_said_to_fit(
-    predicted: Any, trace_of: Any, others: Any, stage: str, verdict: str | None
-) -> None:
-    gpus = Records(({"name": "A", "memory_gib": 900.0},))
-    found = predicted(trace_of(LORA), gpus, other_models=others, stage=stage)
-    assert (found["verdict"], found["settled_by"]) == (verdict, "" if verdict else "recipe.reference_model")
-    assert ("and not counted: a/b" in " ".join(found["assumed"])) is (verdict is None)
+    for keys, method in (({"lisa_n_layers": "2"}, "full"), ({}, "freeze")):
+        found = predicted(trace_of({"weights": 4.0, "optimizer states": 8.0}), gpus, keys, method=method)
+        assert (found["verdict"], found["settled_by"]) == (judged, "" if judged else "recipe.method")
 
 
 LORA = {"weights": 16.0, "logits and loss": 4.0, "hidden states": 1.0}
@@ -83,8 +71,10 @@ VALUE_MODEL = 4 * 16.0 + 1.0
         ({"stage": "pt"}, {}, ("sft", "none"), 21.0, 21.0),
         ({"stage": "kto"}, {}, ("grpo", "adapter-off"), 21.0, 21.0),
         ({"stage": "kto", "method": "full"}, {}, ("grpo", "copy"), 21.0, 21.0),
-        ({"stage": "orpo", "method": "full"}, {}, ("dpo", "none"), 21.0, 21.0),
-        ({"stage": "cpo"}, {}, ("dpo", "none"), 21.0, 21.0),
+        # With a loss of the chosen answers besides, and without.
+        ({"stage": "orpo", "method": "full"}, {}, ("dpo", "none"), 23.0, 23.0),
+        ({"stage": "cpo"}, {}, ("dpo", "none"), 23.0, 23.0),
+        ({"stage": "cpo"}, {"cpo_alpha": "0"}, ("dpo", "none"), 21.0, 21.0),
         ({"stage": "embedding"}, {}, ("dpo", "none"), 17.0, 17.0),
         ({"stage": "rm"}, {}, ("dpo", "none"), 17.0, 17.0),
         # The head for the language stays beside that for the value.

@@ -10,6 +10,7 @@ from envdoctor.peak import MemoryProblem
 FULL = {"weights": 16.0, "gradients": 16.0, "optimizer states": 32.0, "attention": 5.0}
 #: 10^9 bytes in GiB: what DeepSpeed counts in elements is a round number.
 B = 1e9 / (1 << 30)
+ZERO3 = {"optimizer states": 12, "gradients": 2, "weights": 2 + 2 * B + 0.8, "communication buffers": B}
 OFFLOAD = {"zero_stage": 3, "offload_optimizer": "cpu", "offload_param": "cpu"}
 
 
@@ -34,9 +35,11 @@ def shared(predicted: Any, trace_of: Any) -> Callable[..., dict[str, float]]:
         ({"zero_stage": 0}, {"optimizer states": 96, "communication buffers": 2 * B}),
         ({"zero_stage": 1}, {"optimizer states": 12, "communication buffers": 2 * B}),
         ({"zero_stage": 2}, {"optimizer states": 12, "gradients": 2, "communication buffers": 2 * B}),
+        ({"zero_stage": 3}, ZERO3),
+        # A process that generates has all weights beside its part.
         (
-            {"zero_stage": 3},
-            {"optimizer states": 12, "gradients": 2, "weights": 2 + 2 * B + 0.8, "communication buffers": B},
+            {"zero_stage": 3, "stage": "grpo", "framework": "trl"},
+            {**ZERO3, "gradients": 0, "attention": 0, "gathered layers": 16},
         ),
         (OFFLOAD, {"optimizer states": 0, "gradients": 2, "weights": 2 * B + 0.8, "communication buffers": B}),
         # FSDP divides all but activations; what is in no layer is whole until the way back.
