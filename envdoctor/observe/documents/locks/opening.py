@@ -144,8 +144,7 @@ def _reader(path: str, text: str) -> Callable[[str, str, Wish], Lock]:
         raise LockError("is a program: `uv pip compile setup.py -o requirements.txt` writes the list that --lock reads")
     fitting = (module for globs, module in _FORMATS for glob in globs.split() if fnmatchcase(name.lower(), glob))
     module, _, function = next(fitting, "requirements.read").partition(".")
-    reader: Callable[[str, str, Wish], Lock]
-    reader = getattr(import_module(f"envdoctor.observe.documents.locks.{module}"), function)
+    reader: Callable[[str, str, Wish], Lock] = getattr(import_module(f"{__package__}.{module}"), function)
     return reader
 
 

@@ -80,7 +80,7 @@ class Requirements:
         self._limits: list[AskedRequirement] = []
         self._invalid: list[AskedRequirement] = []
         self._pins: dict[str, tuple[str, str]] = {}
-        self._elsewhere, self._builds_index, self._only = False, False, ""
+        self._command = Command(())
         self._indexes: list[tuple[str, str]] = []
         #: Where there is no index: the line that says so; and the folders of files.
         self._closed: str | None = None
@@ -131,13 +131,14 @@ class Requirements:
             self._closed = place
         elif name in INDEXES:
             self._folders += [value] if name in INDEXES[3:] else []
-            self._builds_index = self._builds_index or re.search(_PYTORCH, value) is not None
-            self._elsewhere = self._elsewhere or not re.search(f"{_PYPI}|{_PYTORCH}", value)
+            before, of_pytorch = self._command, re.search(_PYTORCH, value) is not None
             match, is_only = re.search(_TAG, value), name in INDEXES[:2]
             # A further index may be of other packages: huggingface.github.io/autogptq-index/whl/cu118 has no torch.
-            if match and (is_only or re.search(_PYTORCH, value)):
+            if match and (is_only or of_pytorch):
                 self._indexes.append((match[1], place))
-            self._only = match[1] if match and is_only and re.search(_PYTORCH, value) else ""
+            elsewhere = before.elsewhere or not (of_pytorch or re.search(_PYPI, value))
+            only = match[1] if match and is_only and of_pytorch else ""
+            self._command = before._replace(builds=before.builds or of_pytorch, elsewhere=elsewhere, only=only)
         elif name in ("-e", "--editable"):
             self._notes.append(Message("{}: a package of your own, what it requires is not read", place))
 
@@ -236,16 +237,9 @@ class Requirements:
 
     def command(self) -> Command:
         """Return the command that installs what was read."""
-        return Command(
-            tuple(self._asked),
-            tuple(self._limits),
-            elsewhere=self._elsewhere,
-            builds=self._builds_index,
-            only=self._only,
-            tags=tuple(dict(self._indexes)),
-            invalid=tuple(self._invalid),
-            folder=self._files() if self._closed is not None else None,
-        )
+        lines, limits, invalid = map(tuple, (self._asked, self._limits, self._invalid))
+        folder, tags = self._files() if self._closed is not None else None, tuple(dict(self._indexes))
+        return self._command._replace(lines=lines, limits=limits, invalid=invalid, tags=tags, folder=folder)
 
     def _locked(self, requirement: AskedRequirement) -> Locked:
         name, place = requirement.name, requirement.by
