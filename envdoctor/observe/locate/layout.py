@@ -142,17 +142,13 @@ class ImportPath:
 
     def _fails(self, line: str) -> bool:
         """Return whether a line imports a module that neither Python nor a folder has so far."""
-        places = (*self.folders, self._library)
-        if self.problems or self.zipped or any(line.is_finder for line in self.startup):
-            return False  # the module may be elsewhere
         match = re.fullmatch(r"import\s+([\w.]+(?:\s*,\s*[\w.]+)*)\s*(?:[;#].*)?", line)
         modules = {name.strip().partition(".")[0] for name in match[1].split(",")} if match else set()
-        modules -= sys.stdlib_module_names
-        for place in places if modules else ():
-            if not self.files.is_folder(place):
-                return False
-            modules -= {name.partition(".")[0] for name in self.files.names_or_none(place)}
-        return bool(modules)
+        places = (*self.folders, self._library)
+        if not modules or self.problems or self.zipped or any(code.is_finder for code in self.startup):
+            return False  # it may be elsewhere
+        there = {name.partition(".")[0] for place in places for name in self.files.names_or_none(place)}
+        return all(map(self.files.is_folder, places)) and not modules <= there.union(sys.stdlib_module_names)
 
     def _read_pth(self, folder: str, name: str) -> None:
         try:

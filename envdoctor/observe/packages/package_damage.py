@@ -147,28 +147,21 @@ def _module_gone(item: _Item, module: str | None, layout: Layout) -> list[dict[s
     """Return the module of the stack that the package installs lies in no folder: where nothing lists its files, this
     is all that can be said of them. (A package may be made to have no __init__.py: optimum; not one whose metadata was
     removed with the list.)"""
-    complete = layout.incomplete is None and not layout.has_finder
-    if module is None or not complete:
+    if module is None or layout.incomplete is not None or layout.has_finder:
         return []
     listed = layout.files.names_or_none(str(item["path"]))
     removed = item.get("kind") == "dist-info" and not {"METADATA", "RECORD", "INSTALLER"}.intersection(listed)
-    there = (
-        _elsewhere(module, layout)
-        if removed
-        else any(_begins(folder, module, layout.files) for folder in layout.site_packages)
-    )
-    if there:
-        return []
-    return [_record(item, "module-gone", f"{module}/__init__.py", fails=True)]
+    there = _elsewhere(module, layout) if removed else _is_begun(module, layout)
+    return [] if there else [_record(item, "module-gone", f"{module}/__init__.py", fails=True)]
 
 
-def _begins(folder: str, module: str, files: Files) -> bool:
+def _is_begun(module: str, layout: Layout) -> bool:
     """Return whether a folder, which cannot be listed or is a zipped egg, or something in it may be the module."""
     try:
-        names = files.names(folder)
+        names = [name for folder in layout.site_packages for name in layout.files.names(folder)]
     except OSError:
         return True
-    return module in names or any(name.startswith(f"{module}.") and not name.endswith("-info") for name in names)
+    return any(name.partition(".")[0] == module and not name.endswith("-info") for name in names)
 
 
 def _vital_gone(item: _Item, by_major: Mapping[str, str], layout: Layout) -> list[dict[str, Value]]:
@@ -176,9 +169,8 @@ def _vital_gone(item: _Item, by_major: Mapping[str, str], layout: Layout) -> lis
     vital = by_major.get(str(item.get("version")).partition(".")[0]) if by_major else None
     folders = layout.site_packages if vital and layout.incomplete is None else ()
     names = [name for folder in folders for name in layout.files.names_or_none(folder)]
-    if not folders or any(name.startswith(f"{vital}.") for name in names):
-        return []
-    return [_record(item, "files-gone", f"{vital}.*.so", fails=True)]
+    there = not folders or any(name.startswith(f"{vital}.") for name in names)
+    return [] if there else [_record(item, "files-gone", f"{vital}.*.so", fails=True)]
 
 
 def _elsewhere(module: str, layout: Layout) -> bool:
@@ -288,10 +280,8 @@ def _gone_with(item: _Item, source: str, module: str | None, layout: Layout, cwd
         return None
     if layout.files.is_gone(layout.files.inside(source)):
         return _record(item, "source-gone", source[:400], fails=module is not None)
-    reached = any(_begins(folder, name, layout.files) for folder in layout.site_packages)
-    if module is None or reached or layout.has_finder:
-        return None
-    return _record(item, "source-unreached", source[:400], fails=True)
+    is_known = module is not None and not layout.has_finder and not _is_begun(name, layout)
+    return _record(item, "source-unreached", source[:400], fails=True) if is_known else None
 
 
 def _unlisted(starts: list[str], items: Iterable[_Item], files: Files) -> list[str]:

@@ -108,14 +108,6 @@ def test_a_package_whose_metadata_is_gone_counts_as_there(conflicts, tmp_path: P
     assert conflicts({"a 1.0": ["torch"]}).items == ()
 
 
-def test_an_editable_install_counts(read, put, venv: Path, site: Path, make_dist, tmp_path: Path) -> None:
-    make_dist(tmp_path / "source", "b", "3.0", kind="egg-info")
-    (site / "b.egg-link").write_text(f"{tmp_path / 'source'}\n.\n")
-    (site / "easy-install.pth").write_text(f"{tmp_path / 'source'}\n")
-    put(site, {"a 1.0": ["b>=2"], "c 1.0": ["b>=4"]})
-    assert [item["required_by"] for item in read(python=venv)[2]["conflict"]] == [("c (>=4)",)]
-
-
 def test_a_folder_of_packages_knows_its_python_by_its_name(put, read, tmp_path: Path) -> None:
     packages = tmp_path / "root" / "usr" / "lib" / "python3.9" / "site-packages"
     put(packages, {"a 1.0": ['b; python_version < "3.10"', 'c; sys_platform == "win32"']})
