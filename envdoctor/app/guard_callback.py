@@ -4,15 +4,13 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from transformers import TrainerCallback
 
 from envdoctor.app.configuration import write_whole
 from envdoctor.app.guard import Stopped, guard, say
-
-if TYPE_CHECKING:
-    from envdoctor.report.report import Report
+from envdoctor.report.report import Report
 
 #: In the Trainer's ``output_dir``; ``envdoctor check --facts`` judges it again, ``envdoctor compare`` compares runs.
 FILE = "envdoctor-facts.json"
@@ -65,7 +63,7 @@ def _of_arguments(args: Any) -> dict[str, object]:
     return {key: value for key, value in settings.items() if value is not None}
 
 
-def _write(report: "Report", folder: str) -> None:
+def _write(report: Report, folder: str) -> None:
     """Write the facts of the run; a folder that cannot be written does not stop it."""
     from envdoctor.report.facts_text import document
 

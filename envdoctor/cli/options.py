@@ -12,7 +12,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from envdoctor.app.configuration import (
     Configuration,
@@ -24,13 +24,10 @@ from envdoctor.app.configuration import (
     write_whole,
 )
 from envdoctor.app.errors import UsageProblem
+from envdoctor.judge.finding import Known
 from envdoctor.matrix.matrix import load_matrix
 from envdoctor.report.page import Page, choose_lang, choose_width, decide
-from envdoctor.report.report import names
-
-if TYPE_CHECKING:
-    from envdoctor.judge.finding import Known
-    from envdoctor.report.report import Report
+from envdoctor.report.report import Report, names
 
 #: How long something may take.
 SECONDS = (1, 3600)

@@ -17,13 +17,12 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from envdoctor.system.cache import add_looks
+from envdoctor.system.files import Looks
 from envdoctor.system.launcher import MODULE, NOT_STARTED, REFUSED
 from envdoctor.system.message import Message
 
 if TYPE_CHECKING:
     import subprocess
-
-    from envdoctor.system.files import Looks
 
 #: A variable in the environment of the child and of all that it starts: its value finds them again, also processes that
 #: left the process group.
@@ -443,7 +442,7 @@ def ask_once(
     content: bytes | None = None,
     *,
     packages: bool = False,
-    looks: "Looks | None" = None,
+    looks: Looks | None = None,
 ) -> Any:
     """Return the answer to one question. ``looks`` gets the files and folders that the child looked at."""
     (answer,) = ask(function, [(arguments, content)], limits, packages=packages)
