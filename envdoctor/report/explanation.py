@@ -90,10 +90,8 @@ def answer_text(answer: Answer, page: Page, facts: FactSet, target: Target | Non
     installs = {pin.partition("=")[0].rstrip("<>!~") for way in answer.ways if not way.withheld for pin in way.pins}
     packages_of = {suspect: suspect.packages or {*suspect.fix.en.split()} for suspect in answer.suspects if suspect.fix}
     repeats = {suspect for suspect, packages in packages_of.items() if installs.intersection(packages)}
-    answer = answer._replace(
-        suspects=tuple(suspect._replace(fix=None) if suspect in repeats else suspect for suspect in answer.suspects)
-    )
-    suspects = [list(_suspect(suspect, page)) for suspect in answer.suspects]
+    told = (suspect._replace(fix=None) if suspect in repeats else suspect for suspect in answer.suspects)
+    suspects = [list(_suspect(suspect, page)) for suspect in told]
     fields = list(_fields(answer, page))
     groups: list[Sequence[Block]] = [[head], *suspects, fields] if suspects else [[head, *fields]]
     if target is not None:
