@@ -94,14 +94,14 @@ def predict(
     trace = _with_readings(traced({**base, "tokens": [plan.tokens]}, tracer), recipe, gpu)
     run, notes = _Prediction(plan, recipe, model, tracer, base, trace), [*model.said_of(trace, plan.job), *plan.assumed]
     peak, (need, doubts) = run.peak(run.gone), run.doubted(run.need())
-    if plan.stage.generates and (short := run.untraced({**base, "tokens": [min(plan.tokens, _SHORTEST)], "batch": 1})):
-        need = need.down_to(short[1])
-        text = "few answers are as long as they may be: a step with a short one takes as little as {} GiB"
-        doubts.append(Message(text, f"{short[1].process[0] / GIB:.1f}"))
     loose = run.batch > 1 and recipe.given.get("padding_free") and not recipe.given.get("packing")
     if loose and (alone := run.untraced({**base, "tokens": [plan.tokens], "batch": 1})):
         need, text = need.down_to(alone[1]), "samples are not padded: a step of short ones takes as little as {} GiB"
         doubts.append(Message(text, f"{alone[1].process[0] / GIB:.1f}"))
+    if plan.stage.generates and (short := run.untraced({**base, "tokens": [min(plan.tokens, _SHORTEST)], "batch": 1})):
+        need = need.down_to(short[1])
+        text = "few answers are as long as they may be: a step with a short one takes as little as {} GiB"
+        doubts.append(Message(text, f"{short[1].process[0] / GIB:.1f}"))
     if not plan.divided:
         least, undivided = run.without(*OF_THE_MODEL), run.undivided("deepspeed" in recipe.keys, need)
         need = need.up_to(undivided).down_to(least)

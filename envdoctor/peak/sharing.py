@@ -22,7 +22,7 @@ def with_gathered(trace: Trace) -> Trace:
     for point in trace.points:
         (_, _, first), *_ = point["segments"].values()
         terms = {name: first[name] for name in OF_THE_MODEL if name in first and name not in _OF_THE_STEP}
-        terms |= {"gathered layers": first["weights"], "KV cache": float(point.get("cache_bytes", 0.0))}
+        terms |= {"gathered layers": first.get("weights", 0.0), "KV cache": float(point.get("cache_bytes", 0.0))}
         segments = {**point["segments"], "decode/gathered": [sum(terms.values()), "all_gather", terms]}
         points.append({**point, "segments": segments})
     return trace._replace(points=tuple(points))
