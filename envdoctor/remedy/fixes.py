@@ -87,6 +87,8 @@ class _Trial(NamedTuple):
             first = first or candidate
             reason = changes.against(candidate, self.now.facts)
             reason = reason or self._objection(after := changes.try_remedy(candidate, self.now), rule, problem, fix)
+            if reason is None and rule.each == "refused" and problem in after.errors:  # by the rest of the list
+                reason = None if self._is_agreed(candidate.pins) else Message("it would not be enough here")
             if reason is None:
                 commands = candidate.commands(self.place, self.now.matrix.rows("packages", "package"))
                 if fix.get("cuda"):  # conda chooses the CUDA of a package by itself
@@ -126,8 +128,7 @@ class _Trial(NamedTuple):
         problems = problems_of(rule, after.facts, matrix)
         uncovered = (error for error in after.errors if error.rule_id == rule.id and error not in self.now.errors)
         is_ended = problem in self.now.errors and problem not in after.errors
-        is_left = rule.each == "refused" and problem in after.errors  # by the rest of the list
-        if ((problem in problems if problem.item else problems) and not is_ended) or any(uncovered) or is_left:
+        if ((problem in problems if problem.item else problems) and not is_ended) or any(uncovered):
             return Message("it would not be enough here")
         if changes.is_lost(rule, self.now, after.facts):
             return Message("whether it would be enough cannot be told")
