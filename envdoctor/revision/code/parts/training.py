@@ -14,7 +14,7 @@ from envdoctor.revision.code.parts.canonical import LOOKS_AT_NAMES, QUIET
 from envdoctor.revision.code.parts.changes import FilePair
 from envdoctor.revision.code.parts.detectors import MODULE_LEVEL
 from envdoctor.revision.code.parts.loaded import CodeSide, on_the_path
-from envdoctor.revision.code.parts.tree import Definition, FileCode, Parameter
+from envdoctor.revision.code.parts.tree import Definition
 from envdoctor.revision.comparer import LONGEST, UNNAMED, WIDEST, Change, Revisions, hunk, read_json, visible
 from envdoctor.system.message import Message
 
@@ -127,7 +127,7 @@ def told(
     kinds = Counter(change.kind for change in changes)
     alone = sum(bool(one.changed) for one in both.values()) + kinds["signature-changed"] <= 1
     everywhere = _everywhere(both.values(), changes, by_path, _causes(revisions.matrix))
-    fresh, helpers = _fresh(pairs), _helpers(pairs)
+    fresh, helpers = _one_sided(pairs)
     budget = _MAX_DIFFED
     for change, (old, new) in zip(changes, sides, strict=True):
         one = new or old
@@ -286,27 +286,17 @@ def _statements(function: Definition) -> Iterator[str]:
             expanded.pop(name, None)
 
 
-def _fresh(pairs: Sequence[FilePair]) -> re.Pattern[str]:
-    """Return a pattern of the options that only the new configurations have, and that are off by default."""
-    old_names = {parameter.name for parameter in _options(pair.old for pair in pairs)}
-    off = {parameter.name for parameter in _options(pair.new for pair in pairs) if parameter.default in _OFF}
-    names = sorted(off - old_names)
-    return re.compile(rf"\b(?:{'|'.join(names)})\b" if names else r"(?!)")
-
-
-def _helpers(pairs: Sequence[FilePair]) -> re.Pattern[str]:
-    """Return a pattern of calls of functions that one revision alone has."""
+def _one_sided(pairs: Sequence[FilePair]) -> tuple[re.Pattern[str], re.Pattern[str]]:
+    """Return patterns of the options that only the new configurations have and that are off by default, and of calls of
+    functions that one revision alone has."""
     codes = [pair.old for pair in pairs], [pair.new for pair in pairs]
-    sides = [{one.leaf for code in side for one in code.definitions if one.kind == "function"} for side in codes]
-    names = sorted(map(re.escape, sides[0] ^ sides[1]))
-    return re.compile(rf"\b(?:{'|'.join(names)})\(" if names else r"(?!)")
-
-
-def _options(codes: Iterable[FileCode]) -> Iterator[Parameter]:
-    """Yield the parameters of the constructors of configurations."""
-    for definition in (definition for code in codes for definition in code.definitions):
-        if definition.name.endswith("Config.__init__"):
-            yield from definition.parameters
+    sides = [[one for code in side for one in code.definitions if one.kind == "function"] for side in codes]
+    options = [[one for one in side if one.name.endswith("Config.__init__")] for side in sides]
+    old, new = ([item for one in side for item in one.parameters] for side in options)
+    off = {item.name for item in new if item.default in _OFF}.difference(item.name for item in old)
+    helpers = {one.leaf for one in sides[0]} ^ {one.leaf for one in sides[1]}
+    groups = ["|".join(map(re.escape, sorted(names))) or "(?!)" for names in (off, helpers)]
+    return re.compile(rf"\b(?:{groups[0]})\b"), re.compile(rf"\b(?:{groups[1]})\(")
 
 
 #: The definitions of a file by name, old and new, and by cause the words that went and that came.
@@ -435,8 +425,7 @@ def _words(counts: Counter[str]) -> str | None:
 def _edit_of(gone: Counter[str], come: Counter[str]) -> Message | None:
     """Return how the only changed statement changed: it or a part of it is gone, or an operator differs; else None.
     What goes with its condition counts once, and so does the same edit of a few statements."""
-    conditions = sum(number for line, number in gone.items() if line.startswith("if "))
-    if not come and gone.total() - conditions == 1:
+    if not come and sum(number for line, number in gone.items() if not line.startswith("if ")) == 1:
         return _LOST
     if not come.total() <= gone.total() <= max(1, min(come.total(), _FEW)):
         return None
