@@ -6,7 +6,7 @@ lines stands in ``matrices/ledger/README.md``; ``tools/harvesting/ledger_format.
 
 import os
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cache, cached_property
 from pathlib import Path
@@ -56,7 +56,7 @@ class Ledger:
 
     def _read(self, name: str) -> "Released | None":
         data = self._text(name)
-        return Released(name, data) if data is not None else None
+        return Released(name, data, lambda: self.changes(name)) if data is not None else None
 
     def _text(self, name: str) -> bytes | None:
         try:
@@ -143,9 +143,9 @@ class Released:
     versions before the first or after the last.
     """
 
-    def __init__(self, name: str, data: bytes) -> None:
+    def __init__(self, name: str, data: bytes, changes: "Callable[[], Released | None]" = lambda: None) -> None:
         self.name = name
-        self._data = data
+        self._data, self._changes = data, changes
         self.modules = _head(data[:_HEAD], b"modules")
         self.by_names = _head(data[:_HEAD], b"depth") == ("names",)
         # A question is asked again for every release, and a fix is tried against each of them.
@@ -246,7 +246,17 @@ class Released:
             left_out = not is_package and self.has("offers", "*", name, version) is not False
         else:
             left_out = name.startswith("_") or bool(self._lines("offers", "*", name))
-        return left_out and Unknown(Message("the ledger does not say from where {} can be taken", name))
+        is_left_out = left_out and not self._is_gone(module, name, version)
+        return is_left_out and Unknown(Message("the ledger does not say from where {} can be taken", name))
+
+    def _is_gone(self, module: str, name: str, version: str) -> bool:
+        """Return whether a name certainly went that the package still defines elsewhere: it was recorded of the module,
+        which never defined it, so what this module imports of the package is recorded."""
+        changed = self._changes()
+        if changed is None or not self._lines("offers", module, name) or changed.having("offers", module, item=name).yes:
+            return False
+        homes = self.subjects_named("parameters", name)
+        return any(self.listed("parameters", home, version) is True for home in homes)
 
     def exists(self, module: str, version: str) -> bool | Unknown:
         """Return whether a version has a module of that dotted name. Unknown also if it may be made at run time."""

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from envdoctor.matrix.ledger import Ledger, Release, Released
 from envdoctor.matrix.released_wheels import files_for
 from envdoctor.versions.pep440 import NotASpecifier, order, satisfies
-from envdoctor.versions.requirement import NotAMarker, Requirement, holds
+from envdoctor.versions.requirement import NotAMarker, Requirement, holds, is_own_build
 from envdoctor.versions.wheel_tags import WheelTarget
 
 #: Higher than the release of any package: specifiers that allow it allow releases that the ledger does not know yet.
@@ -203,7 +203,8 @@ class PackageReleases:
 
     def _read(self, candidate: Candidate) -> Iterator[AskedRequirement]:
         package, (release, _, build) = self.package(candidate.name), candidate.version.partition("+")
-        near = package.neighbours(release) if package is not None and release else (None, None)
+        is_read = package is not None and release and is_own_build(candidate.version)
+        near = package.neighbours(release) if package is not None and is_read else (None, None)
         neighbour = near[1 if self._behind else 0]
         unlike: set[Requirement] = set()
         required = tuple(package.requires(neighbour, candidate.extras)) if package is not None and neighbour else ()

@@ -140,7 +140,8 @@ def is_own_build(version: str) -> bool:
     """Return whether the project itself built this version: it has no local tag, or one of the project's (``+cu124``,
     ``+cpu``, ``+rocm6.4``). A commit, a vendor or a date means that others built it, against their own torch."""
     tag = version.partition("+")[2].lower()
-    own = r"(?:cu\d{2,4}|cpu|xpu|rocm[\d.]+)(?:[._-]?(?:torch|pt)[\d.]+)?(?:cxx11abi\w+)?"
+    torch = r"(?:(?:torch|pt)[\d.]+)?"
+    own = rf"{torch}(?:cu\d{{2,4}}|cpu|xpu|rocm[\d.]+)[._-]?{torch}(?:cxx11\.?abi\w*|with\.pypi\.cudnn)?"
     return not tag or re.fullmatch(own, tag) is not None
 
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from envdoctor.versions.pep440 import dotted
 
 _PYTHON = r"(cp|py)3(\d{0,3})\Z"
-_TIED = r"cp3\d{1,3}-cp3\d{1,3}t?-"
+_TIED = r"cp3\d{1,3}-cp3\d{1,3}[mt]?-"
 _INTERPRETER = r"(cp|pp|py)(\d)(\d{0,3})\Z"
 _PLATFORM = r"(many|musl)?(linux|macosx|win)(1|2010|2014)?_?(?:(\d{1,4})_(\d{1,4})_)?(\w+)\Z"
 _NAMES = {"cp": "CPython", "pp": "PyPy", "py": "Python"}
@@ -88,7 +88,8 @@ class WheelTarget(NamedTuple):
             return abi == "none" and (minor is None or minor <= self.minor)
         if abi == "abi3":
             return not self.threads and minor is not None and 2 <= minor <= self.minor
-        return minor == self.minor and abi in ("none", f"cp3{minor}{'t' if self.threads else ''}")
+        flag = "m" if self.minor < 8 else "t" if self.threads else ""
+        return minor == self.minor and abi in ("none", f"cp3{minor}{flag}")
 
 
 def wheel_target(value: Callable[[str], Any]) -> WheelTarget | None:

@@ -51,6 +51,7 @@ MACOS = WheelTarget(12, False, "darwin", "aarch64")
         (HERE, [], None),
         (WheelTarget(), ["cp39-cp39-win_amd64"], None),  # what is not known goes with every tag
         (WheelTarget(13), ["cp312-cp312-win_amd64"], "Python 3.13"),
+        (WheelTarget(7), ["cp37-cp37m-manylinux1_x86_64"], None),
         (WheelTarget(None, False, "windows"), ["cp312-cp312-win_amd64"], None),
         (WheelTarget(None, False, "windows"), ["cp312-cp312-manylinux_2_28_x86_64"], "Windows"),
         (WheelTarget(12, False, "windows", "x86_64"), ["cp312-none-win_amd64"], None),

@@ -35,7 +35,7 @@ from envdoctor.system.asking import ChildProblem
 from envdoctor.system.files import Budget, Files, Spent
 from envdoctor.system.message import Message, listed
 from envdoctor.versions.pep440 import is_version
-from envdoctor.versions.requirement import Requirement, normalise, read_requirement, said_by_tag
+from envdoctor.versions.requirement import Requirement, is_own_build, normalise, read_requirement, said_by_tag
 
 #: Formats by globs of the file's name in lower case, the first that fits: the module and the function that reads it.
 _FORMATS = (
@@ -259,14 +259,15 @@ def _chosen(lock: Lock, wish: Wish) -> tuple[dict[str, Locked], list[str]]:
 
 
 def _dist(locked: Locked, ledger: Ledger, lock: Lock, names: Collection[str]) -> dict[str, Value]:
-    """Return the item of ``dist``, with the requirements that the ledger knows unless the lock has them as declared."""
+    """Return the item of ``dist``, with the requirements that the ledger knows unless the lock has them as declared.
+    Somebody else's build has requirements of its own."""
     item: dict[str, Value] = {"name": locked.name, "version": locked.version, "active": True}
     if locked.conda:
         return {**item, "kind": "conda", "requires": (), "requires_python": ABSENT}
     requires: tuple[str, ...] | Unknown = Unknown(Message("what {} requires is not known", locked.name))
     python = locked.requires_python
     released = ledger.package(locked.name) if not locked.declared and not locked.rebuilt else None
-    if isinstance(locked.version, str) and released is not None:
+    if isinstance(locked.version, str) and released is not None and is_own_build(locked.version):
         release, _, build = locked.version.partition("+")
         requires = released.items("requires", "*", release)
         if isinstance(requires, tuple):

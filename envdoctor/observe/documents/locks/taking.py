@@ -24,7 +24,7 @@ from envdoctor.matrix.ledger_taking import (
 from envdoctor.observe.documents.locks.lock import Command, Lock, Locked, Wish, build_of, counts, line_of, on_system
 from envdoctor.system.message import Message, listed
 from envdoctor.versions.pep440 import is_version, join_specifiers, same_release
-from envdoctor.versions.requirement import read_requirement
+from envdoctor.versions.requirement import is_own_build, read_requirement
 from envdoctor.versions.wheel_tags import wheel_target
 
 #: The version of what comes from a repository, a folder or conda: it counts as whatever is asked for.
@@ -244,9 +244,9 @@ def _unread(steps: _Steps, refused: Collection[str], ledger: Ledger) -> tuple[Me
 
 def _is_read(ledger: Ledger, line: AskedRequirement) -> bool:
     """Return whether the ledger knows what a package requires, of a pin what this release does."""
-    package, pin = ledger.package(line.name), (line.pin or "").partition("+")[0]
-    before, behind = package.neighbours(pin) if package is not None and pin else ("", "")
-    return package is not None and before is not None and before == behind
+    package, pin = ledger.package(line.name), line.pin or ""
+    before, behind = package.neighbours(pin.partition("+")[0]) if package is not None and pin else ("", "")
+    return package is not None and before is not None and before == behind and is_own_build(pin)
 
 
 def records(refused: Sequence[TakingRefusal], path: str) -> Fact:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from locking import LOCKS, opened
 
-from envdoctor.facts import ABSENT, NOT_GIVEN
+from envdoctor.facts import ABSENT, NOT_GIVEN, Unknown
 from envdoctor.observe import LockError
 
 WHEEL = (
@@ -163,6 +163,7 @@ def test_requirements_come_from_the_ledger(read):
     assert "tokenizers<0.20,>=0.19" in read("transformers==4.44.2\n").requires("transformers")
     with_tag = read("torch==2.4.1+cu118\n").requires("torch")
     assert "sympy" in with_tag and not any(line.startswith("nvidia-") for line in with_tag)
+    assert isinstance(read("torch==2.4.1+25a9.nv24.8\n").requires("torch"), Unknown)
 
 
 @pytest.mark.parametrize(

@@ -169,6 +169,7 @@ def test_a_contradiction_is_said_beside_what_does_not_exist(read, text, refused)
         "transformers @ git+https://github.com/huggingface/transformers\ntrl==0.9.6\npeft==0.12.0\n",
         "torch==2.6.0 --hash=sha256:00\ntriton==3.1.0 --hash=sha256:00\n",
         "torch==2.6.0\ntriton==3.1.0\nx @ file:///home/me/x\n",
+        "vllm @ file:///x/vllm-0.12.0+35a9f223.nv25.12.cu131-cp38-abi3-linux_x86_64.whl\nnumba==0.63.1\n",
         "torch==2.5.1\nhttps://example.org/flash_attn-2.7.4.post1%2Bcu12torch2.5-cp311-cp311-linux_x86_64.whl\n",
         "torch===four\n",
         "flash-attn-4\ntorch>=2.6.0.dev1,<2.6\n",
