@@ -105,7 +105,8 @@ def command_parts(
     # An option in the place of a command: a comment or an empty line ends the one above, or its backslash is missing.
     rows = text.split("\n")
     for before, words in pairwise(commands):
-        if words[0].line > before[-1].line and _cut_off(rows, words[0].line - 1) and any(part.line for part in _parts(before, formats)):
+        lower = _IN_FRONT.match(words[0].text) and words[0].line > before[-1].line
+        if lower and _cut_off(rows, words[0].line - 1) and any(part.line for part in _parts(before, formats)):
             parts.append(Part("#cut", _options_of(words[:1], formats)))
             break
     headers = ((number, match[1]) for number, row in enumerate(rows, 1) if (match := _SBATCH.match(row)))
