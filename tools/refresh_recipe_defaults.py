@@ -58,7 +58,7 @@ SOURCES = (
     Source("peft", "peft", "peft.LoraConfig", r"peft/tuners/lora(/config)?\.py|peft/(utils/)?config\.py",
            ("LoraConfig",)),
     *(Source("trl", "trl", f"trl.{name}Config", _TRL, (f"{name}Config",), "0.7") for name in
-      ("SFT", "DPO", "GRPO", "KTO", "Reward", "PPO", "RLOO", "ORPO", "CPO", "OnlineDPO", "GKD", "Model")),
+      ("SFT", "DPO", "GRPO", "KTO", "Reward", "PPO", "RLOO", "PRM", "ORPO", "CPO", "OnlineDPO", "GKD", "Model")),
     Source("llamafactory", "llamafactory", "", r"llamafactory/hparams/\w+\.py",
            ("ModelArguments", "DataArguments", "FinetuningArguments", "TrainingArguments"), all_of=True),
     Source("ms-swift", "ms-swift", "", _SWIFT, ("SftArguments", "TrainArguments"), "2.0"),

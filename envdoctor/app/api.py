@@ -2,8 +2,8 @@
 
 A path is relative to the working directory; where several may be given, one text stands for a list of one. ``settings``
 are facts by their keys, as ``--set`` takes them: ``{"recipe.batch_size": 2}``; ``target`` is the machine that is meant:
-``{"python": "3.11", "platform": "linux-x86_64", "gpu": "A100", "driver": "535"}``. ``sources`` can say more than the
-keywords; keywords win. Further keywords (``policy``, ``matrix``, ``exit_zero``, ``progress``) are those of the function
+``{"python": "3.11", "platform": "linux-x86_64", "gpu": "A100", "driver": "535"}``; ``gpu`` alone is a keyword, too.
+``sources`` can say more than the keywords; keywords win. Further keywords (``policy``, ``matrix``, ``exit_zero``, ``progress``) are those of the function
 of the same name in :mod:`envdoctor.app`. Nothing is printed. Each function raises
 :class:`~envdoctor.app.errors.UsageProblem` for a wrong argument, and :class:`~envdoctor.app.errors.JobError` when the
 job cannot be done. Findings raise nothing: see ``report.exit_code`` and ``report.shown()``.
@@ -54,6 +54,7 @@ def check(
     code: Paths = (),
     settings: Mapping[str, object] | None = None,
     target: Mapping[str, str] | None = None,
+    gpu: str | None = None,
     **judging: Any,
 ) -> Report:
     """Judge an environment for a model, a recipe and code, as ``envdoctor check`` does. At most one of ``python``,
@@ -62,7 +63,7 @@ def check(
     from envdoctor.app.check import check as judge
 
     place = {"python": python, "path": path, "root": root, "lock": lock, "sbom": sbom, "facts": facts, "report": report}
-    merged = _sources(sources, model, recipe, settings, target=target or {}, code=listed(code), **place)
+    merged = _sources(sources, model, recipe, settings, target=_machine(target, gpu), code=listed(code), **place)
     return judge(merged, **judging)
 
 
@@ -101,13 +102,14 @@ def plan(
     python: str | None = None,
     settings: Mapping[str, object] | None = None,
     target: Mapping[str, str] | None = None,
+    gpu: str | None = None,
     **more: Any,
 ) -> "Planned":
     """Return versions to install for a run and code, or the changes for ``python``, as ``envdoctor plan`` does.
     uv is asked, which uses the network; nothing is installed."""
     from envdoctor.app.plan import plan as planned
 
-    names: dict[str, Any] = {"code": listed(code), "python": python, "target": target or {}}
+    names: dict[str, Any] = {"code": listed(code), "python": python, "target": _machine(target, gpu)}
     return planned(_sources(None, model, recipe, settings, **names), requirements, **more)
 
 
@@ -167,6 +169,11 @@ def explain(text: str, *, lang: str = "en", **environment: Any) -> Explanation:
     target = gathered.target if gathered is not None else None
     page_text = answer_text(answer, Page(matrix.registry, lang), explained.facts, target)
     return Explanation(page_text, answer.known, answer_json(answer, target))
+
+
+def _machine(target: Mapping[str, str] | None, gpu: str | None) -> dict[str, str]:
+    """Return the target with the GPU, as ``--gpu`` of the command line is one of its words."""
+    return {**(target or {}), **({"gpu": gpu} if gpu else {})}
 
 
 def _sources(

@@ -17,6 +17,7 @@ from envdoctor.app.check import check, command_about, finished
 from envdoctor.app.configuration import write_whole
 from envdoctor.app.errors import JobError, UsageProblem, told_as
 from envdoctor.app.facts import Sources, collect_facts
+from envdoctor.app.reporting import unknown_model
 from envdoctor.facts.factset import FactSet
 from envdoctor.facts.values import ABSENT, Fact, Records
 from envdoctor.judge.derivations.model import needs_of
@@ -278,6 +279,8 @@ class _New:
         model = judged.model or report.facts.text("model.name") or page.say("no model")
         words = [model, *(f"{name} {text}" for name, text in target.items())]
         remarks = [page.labelled(_GENERATED, page.say("resolved by uv, for {what}", what=page.separated(words)))]
+        if (unknown := unknown_model(report.facts, judged.model or report.facts.text("model.name"))) is not None:
+            remarks.append(page.labelled(page.say("Not judged"), page.sentence(unknown)))
         text = "{n} rules judged it: no error; warnings: {warnings}"
         if any(finding.gate for finding in report.shown()):
             text = "{n} rules judged it: no error that another version ends; warnings: {warnings}"

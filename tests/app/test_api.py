@@ -74,6 +74,8 @@ def test_what_is_wrong_is_an_error_of_ours(facts: str) -> None:
         envdoctor.check(facts=facts, lock="uv.lock")
     with pytest.raises(envdoctor.UsageProblem):
         envdoctor.check(settings={"recipe.batch_sice": 2}, facts=facts)
+    with pytest.raises(envdoctor.UsageProblem, match="no-such-card"):
+        envdoctor.check(gpu="no-such-card", facts=facts)
     with pytest.raises(envdoctor.JobError):
         envdoctor.diff_revision("no-such/model", offline=True)
 

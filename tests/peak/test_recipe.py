@@ -77,6 +77,7 @@ VALUE_MODEL = 4 * 16.0 + 1.0
         ({"stage": "cpo"}, {"cpo_alpha": "0"}, ("dpo", "none"), 21.0, 21.0),
         ({"stage": "embedding"}, {}, ("dpo", "none"), 17.0, 17.0),
         ({"stage": "rm"}, {}, ("dpo", "none"), 17.0, 17.0),
+        ({"stage": "prm"}, {}, ("sft", "none"), 17.0, 17.0),
         # The head for the language stays beside that for the value.
         ({"stage": "rm", "framework": "llamafactory"}, {}, ("dpo", "none"), 17.0, 21.0),
         ({"stage": "ppo"}, {}, ("grpo", "adapter-off"), 21.0, 21.0 + VALUE_MODEL + 16.0),

@@ -164,7 +164,8 @@ class Formats:
                     continue
                 deciding, size = form.row.get("keys_decide"), len(part.entries)
                 count = 0 if deciding is None else self._count(form, part.entries)
-                if deciding is None or (count == size if deciding == "all" else 2 * count > size):
+                alone = sum(entry.key.startswith("#") for entry in part.entries)
+                if deciding is None or (count == size if deciding == "all" else 2 * count > size - alone):
                     return form
         if part.program and not (part.program.endswith(".py") or part.module):
             return None

@@ -26,7 +26,8 @@ from envdoctor.system.documents import content_of, text_of
 
 _MOST_PARTS = 400
 _SBATCH = re.compile(r"#SBATCH[ \t]+([^\n#]+)")
-_IN_FRONT = re.compile(r"[ \t]*--[A-Za-z](?![^\s()]*[ \t]*\))")
+#: An option, or Hydra's, whose dot no variable has.
+_IN_FRONT = re.compile(r"[ \t]*(?:--[A-Za-z](?![^\s()]*[ \t]*\))|\+{0,2}[A-Za-z_]\w{0,80}\.[\w.]{1,160}=)")
 _COMMENT = re.compile(r"(?:^|[ \t])#.*")
 #: At the end of a line: what separates commands, and what joins lines for cmd and PowerShell.
 _NOT_CUT = (*";&|()^`",)
@@ -104,7 +105,7 @@ def command_parts(
     # An option in the place of a command: a comment or an empty line ends the one above, or its backslash is missing.
     rows = text.split("\n")
     for before, words in pairwise(commands):
-        lower = words[0].text.startswith("--") and words[0].line > before[-1].line
+        lower = _IN_FRONT.match(words[0].text) and words[0].line > before[-1].line
         if lower and _cut_off(rows, words[0].line - 1) and any(part.line for part in _parts(before, formats)):
             parts.append(Part("#cut", _options_of(words[:1], formats)))
             break

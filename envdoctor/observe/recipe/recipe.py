@@ -328,8 +328,9 @@ def recipe_of(
     lenient = {name for name, value in values.items() if str(value).lower() in _ON}
     keys = [{**item, "call": ABSENT} if item["format"] in lenient else item for item in statements.keys]
     pairs = dict.fromkeys((name, form.name) for name, _, form in parts if not form.row.get("aside"))
+    beside = {form.name for form in there if any(name.startswith("#") for name in form.names)}  # lines of no program
     listed: dict[str, Value] = {
-        "recipe.arguments": tuple(dict.fromkeys(str(item["key"]) for item in keys)),
+        "recipe.arguments": tuple(dict.fromkeys(str(item["key"]) for item in keys if item["format"] not in beside)),
         "recipe_file": Records(tuple({"path": name, "format": form} for name, form in pairs)),
         "recipe_key": Records(tuple(keys)),
     }

@@ -5,6 +5,7 @@ import re
 from collections import ChainMap
 from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from fnmatch import fnmatchcase
+from itertools import takewhile
 from typing import NamedTuple
 
 from envdoctor.observe.recipe.document import RecipeError
@@ -55,6 +56,8 @@ _BLANK = re.compile(r"<[A-Za-z][^<>\n;|&$]{0,80}>")
 _BEFORE = re.compile(
     r"(?:then|do|else|if|elif|while|until|!|\{|time|exec|nohup|eval|sudo|export|declare|readonly|local|env)\Z"
 )
+#: In words of ``eval``: what they say is another thing once they are joined and read again.
+_AGAIN = re.compile(r"[\s'\"\\;&|<>$`]")
 _SUM = re.compile(r"\$\(\(([^()]*(?:\([^()]*\)[^()]*)*)\)\)|\$\(expr[ \t]([^()`]*)\)")
 #: How the left number may stand to the right one.
 _NUMERIC = {"-eq": (0,), "-ne": (-1, 1), "-gt": (1,), "-lt": (-1,), "-ge": (0, 1), "-le": (-1, 0)}
@@ -287,7 +290,9 @@ class Shell:
             self._place = folder if len(folder) < _LONGEST_PATH else self._place  # as the system would refuse it
         at = next((at for at in range(1, len(done) - 1) if names[at] in ("-c", "-lc") and names[at - 1] in _RUN), 0)
         text = script = None
-        if at and self._inner < _MOST_INNER:
+        if names[:1] == ["eval"] and self._inner < _MOST_INNER:
+            text = " ".join(word.text + _UNKNOWN * (word.computed and not _doubtful(word.text)) for word in done[1:])
+        elif at and self._inner < _MOST_INNER:
             text = done[at + 1].text
         elif len(done) > 1 and names[0] in _RUN and not done[1].computed and self._inner < _MOST_INNER:
             script = self.near(names[1], "")
@@ -296,7 +301,7 @@ class Shell:
             yield done
             return
         shell = self._inside(text[:LARGEST], self.variables, done[at].line, self._inner + 1)
-        shell._before, shell._left = self._before, LARGEST * 4
+        shell._before, shell._left = self._before, self._left if script is None else LARGEST * 4
         if script is not None:
             own = [Word(os.path.normpath(os.path.join(self._start, script)), done[1].line)]
             shell._given = {**self._given, "BASH_SOURCE": own, "BASH_SOURCE[0]": own}
@@ -311,7 +316,8 @@ class Shell:
             if shell.exited:
                 continue
             yield [*done[: max(0, at - 1)], *command]
-        self._place = shell._place if names[0] in ("source", ".") else before
+        self._place = shell._place if names[0] in ("source", ".", "eval") else before
+        self._left = shell._left if script is None else self._left
 
     def _paid(self, words: list[Word]) -> list[Word]:
         """Return the words. Raises :class:`RecipeError` when variables that stand for variables grow without end."""
@@ -323,6 +329,8 @@ class Shell:
     def _done(self, words: list[Word]) -> list[Word]:
         """Return the command without what stands before it; assignments are kept as variables."""
         while words and (_BEFORE.match(words[0].text) or _NAME.match(words[0].text)):
+            if words[0].text == "eval" and any(_AGAIN.search(word.text) for word in words):
+                break
             word = words.pop(0)
             if (match := _NAME.match(word.text)) is not None:
                 value = word._replace(text=word.text[match.end() :])
@@ -408,7 +416,7 @@ class Shell:
             if self._peek() == "(" and parts.endswith("=") and (name := _NAME.match(parts)):
                 self._assign(name, self._array())
                 return [Word("declare", line)]
-        computed = computed or _UNKNOWN in parts
+        computed = computed or _doubtful(parts)
         asked_for = asked_for and parts in ("", _UNKNOWN)
         return [*spread, Word(parts, line, computed, asked_for)] if parts or computed or not spread else spread
 
@@ -438,12 +446,10 @@ class Shell:
         self._skip(1)
         words: list[Word] = []
         while self._at < len(self._text):
-            while self._peek() == "\n":
-                self._skip(1)
-            if self._peek() == ")":
-                self._skip(1)
+            more = self._next()
+            if more is None and self._stop == ")":
                 break
-            words += self._paid(self._next() or [])
+            words += self._paid(more or [])
         return words
 
     def _quoted(self) -> tuple[str, bool, bool]:
@@ -604,17 +610,21 @@ def _both(left: bool | None, right: bool | None) -> bool | None:
 
 
 def _either(first: list[Word], second: list[Word]) -> list[Word]:
-    """Return what two values have in common, and behind it the options of both, whose values are undecided."""
+    """Return what two values begin with, the other options of both, whose values are undecided, and the options that
+    both end with."""
     pairs = enumerate(zip(first, second, strict=False))
     shorter = min(len(first), len(second))
     at = next((at for at, (left, right) in pairs if left[::2] != right[::2]), shorter)
-    tails = [tail for tail in (first[at:], second[at:]) if tail]
+    ends = zip(reversed(first[at:]), reversed(second[at:]), strict=False)
+    end = [left for left, _ in takewhile(lambda pair: pair[0][::2] == pair[1][::2], ends)][::-1]
+    end = end[next((start for start, word in enumerate(end) if OPTION.match(word.text)), len(end)) :]
+    tails = [tail for value in (first, second) if (tail := value[at : len(value) - len(end)])]
     loose = [tail[0] for tail in tails if not OPTION.match(tail[0].text)]
     options = {word.text.partition("=")[0]: word for tail in tails for word in tail if OPTION.match(word.text)}
     if len(options) > _MOST_OPTIONS:
         loose, options = tails[0], {}
     undecided = [Word(f"{key}={_OPEN}", word.line, True) for key, word in options.items()]
-    return [*first[:at], *([Word(_OPEN, loose[0].line, True)] if loose else ()), *undecided]
+    return [*first[:at], *([Word(_OPEN, loose[0].line, True)] if loose else ()), *undecided, *end]
 
 
 def _whole(terms: str) -> str | None:

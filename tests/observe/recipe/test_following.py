@@ -978,6 +978,7 @@ def test_commands_of_every_framework(tmp_path, text, expected):
     [
         ("python train.py \\\n  # the model\n  --bf16 True \\\n  # steps\n  --max_steps 9\n", [("bf16", "run.sh:3")]),
         ("python train.py --max_steps 9\n  --bf16 True\n", [("bf16", "run.sh:2")]),
+        ("python -m verl.trainer.main_ppo data.val=1 \\ # TODO: to be set\n data.len=2\n", [("len", "run.sh:2")]),
         ("case $1 in\n  -b | --bf16 ) shift ;;\nesac\npython train.py \\\n  --bf16 True\n", []),
         ("ARGS=(\n  --bf16 True\n)\npython train.py ${ARGS[@]}\necho done\n", []),
         (
@@ -1028,6 +1029,9 @@ def test_options_behind_the_end_of_a_command(tmp_path, text, cut):
         ('SIZE=${SIZE:-"7b"}; if [ $SIZE == 7b ]; then BS=16; else BS=4; fi\n', 16),
         ("N=3; BS=16; if [ $N -ne 3 ]; then BS=4; elif [ $N -lt 2 ]; then BS=2; elif [ 3 -ge $N ]; then BS=8; fi\n", 8),
         ("BS=16; if false; then . ./four.sh; fi\n", 16),
+        ("BS=16; A=( $@ )\n", 16),
+        ("""RUN="export BS='16'; :"\neval "$RUN" "more"\n""", 16),
+        ("if [ -f a ]; then BS='16 --bf16'; else BS='8 --fp16 --bf16'; fi\n", UNDECIDED),
         ("BS=16; if [ -f four.sh ]; then . ./four.sh; fi\n", UNDECIDED),
     ],
 )
