@@ -51,7 +51,7 @@ class Startup(NamedTuple):
     def is_finder(self) -> bool:
         """Return whether it may add modules that are in no folder."""
         file = os.path.basename(self.file)
-        return file.endswith(".pth") and ("finder" in self.code or "__editable__" in file)
+        return file.endswith(".pth") and ("finder" in self.code or "editable" in file)
 
     @property
     def imports(self) -> set[str]:

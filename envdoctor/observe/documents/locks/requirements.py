@@ -387,6 +387,8 @@ def _where(line: str, marker: str) -> str:
     return f"{bare} ; {both}" if both else line
 
 
+#: An index of PyTorch's releases, with its tag; nightly builds are others.
+_BUILDS = rf"(?:download\.pytorch\.org/whl|pytorch-wheels|pytorch/whl){_TAG}"
 #: What every index of PyTorch's builds has.
 _OF_TORCH = ("torch", "torchvision", "torchaudio")
 
@@ -402,12 +404,14 @@ def _sources(sources: Any, wish: Wish) -> Iterator[dict[str, Any]]:
 
 def _of_index(uv: Mapping[str, Any], sources: Mapping[str, list[dict[str, Any]]]) -> dict[str, str]:
     """Return the packages that one index of builds alone serves, with its tag: that of its source, else the first
-    index that has it (https://docs.astral.sh/uv/concepts/indexes/#searching-across-multiple-indexes)."""
-    indexes = [(index, re.search(_TAG, str(index.get("url")))) for index in items(uv.get("index"))]
+    index (https://docs.astral.sh/uv/concepts/indexes/#searching-across-multiple-indexes); the default is the last."""
+    ordered = sorted(items(uv.get("index")), key=lambda index: index.get("default") is True)
+    indexes = [(index, re.search(_BUILDS, str(index.get("url")))) for index in ordered]
     tags = {str(index.get("name")): match[1] for index, match in indexes if match}
-    first = [match[1] for index, match in indexes if match and not index.get("explicit")][:1]
+    is_alone = uv.get("index-strategy", "first-index") == "first-index"
+    first = [match for index, match in indexes if is_alone and not index.get("explicit")][:1]
     single = ((name, tags.get(str(each[0].get("index")))) for name, each in sources.items() if len(each) == 1)
-    others = {name: tag for tag in first for name in _OF_TORCH if name not in sources}
+    others = {name: match[1] for match in first if match for name in _OF_TORCH if name not in sources}
     return {**others, **{name: tag for name, tag in single if tag}}
 
 

@@ -366,10 +366,13 @@ def test_the_one_index_of_a_package_bounds_it(project):
     """Where no system is given it is Linux's; torch 2.15.0+cpu was taken, and an error for every GPU."""
     text = PROJECT.replace("torch==2.5.1", "torch>=2.4") + INDEXES.replace("cu128", "cu121")
     assert project(text).version("torch") == "2.5.1+cu121"
-    first = (
-        text.partition("[tool.uv.sources]")[0] + '[[tool.uv.index]]\nurl = "https://download.pytorch.org/whl/cu124"\n'
-    )
-    assert project(first).version("torch") == "2.6.0+cu124"
+    pytorch = '[[tool.uv.index]]\nurl = "https://download.pytorch.org/whl/cu124"\n'
+    pypi = pytorch.replace("download.pytorch.org/whl/cu124", "pypi.org/simple")
+    bare, strategy = text.partition("[tool.uv.sources]")[0], '[tool.uv]\nindex-strategy = "unsafe-best-match"\n'
+    for indexes in (pytorch, pypi + "default = true\n" + pytorch):
+        assert project(bare + indexes).version("torch") == "2.6.0+cu124"
+    for indexes in (pypi + pytorch, strategy + pytorch, pytorch.replace("download.pytorch.org", "flashinfer.ai")):
+        assert not project(bare + indexes).version("torch").startswith("2.6.0")
 
 
 @pytest.mark.parametrize(
