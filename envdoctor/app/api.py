@@ -3,10 +3,10 @@
 A path is relative to the working directory; where several may be given, one text stands for a list of one. ``settings``
 are facts by their keys, as ``--set`` takes them: ``{"recipe.batch_size": 2}``; ``target`` is the machine that is meant:
 ``{"python": "3.11", "platform": "linux-x86_64", "gpu": "A100", "driver": "535"}``; ``gpu`` alone is a keyword, too.
-``sources`` can say more than the keywords; keywords win. Further keywords (``policy``, ``matrix``, ``exit_zero``, ``progress``) are those of the function
-of the same name in :mod:`envdoctor.app`. Nothing is printed. Each function raises
-:class:`~envdoctor.app.errors.UsageProblem` for a wrong argument, and :class:`~envdoctor.app.errors.JobError` when the
-job cannot be done. Findings raise nothing: see ``report.exit_code`` and ``report.shown()``.
+``sources`` can say more than the keywords; keywords win. Further keywords (``policy``, ``matrix``, ``exit_zero``,
+``progress``) are those of the function of the same name in :mod:`envdoctor.app`. Nothing is printed. Each function
+raises :class:`~envdoctor.app.errors.UsageProblem` for a wrong argument, and :class:`~envdoctor.app.errors.JobError`
+when the job cannot be done. Findings raise nothing: see ``report.exit_code`` and ``report.shown()``.
 """
 
 from collections.abc import Mapping, Sequence
