@@ -1,12 +1,13 @@
 """Find what the user's code and recipe use and the installed releases lack, by the ledger of released packages."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from functools import cache, reduce
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache, partial, reduce
+from itertools import takewhile
 from operator import and_
 from typing import NamedTuple
 
 from envdoctor.facts.factset import View
-from envdoctor.facts.values import ABSENT, Records, Unknown, Value
+from envdoctor.facts.values import ABSENT, Range, Records, Unknown, Value
 from envdoctor.judge.derivations import Answer, Derived, derives
 from envdoctor.matrix.ledger import Released
 from envdoctor.matrix.lookup import (
@@ -158,15 +159,24 @@ class _Judged:
             # Where a distribution of another name brings the module, its files are there.
             if kind in ("module", "name") and lacks in (None, top):
                 broken = _Broken(owner, "package", top, None, Symbol(top))
-        elif isinstance(version, str):
+        elif isinstance(version, (str, Range)):
             self._symbols[owner, symbol] = None
             gap = use.text("lacks") if lacks != top else None
-            broken = None if lacks is ABSENT else self._broken(owner, symbol, version, moves, gap)
+            find = partial(self._broken, owner, symbol, moves=moves, lacks=gap)
+            if lacks is not ABSENT:
+                broken = self._in_all(owner, version, find) if isinstance(version, Range) else find(version)
         if broken is None or self._is_kept(broken) or (others is not None and not self._is_dropped(broken, others)):
             return
         _, places, reaches = self._entries.setdefault((broken.package, broken.kind, broken.label), (broken, [], []))
         places += use.words("place") or ()
         reaches += [reach] if (reach := use.text("reach")) in _REACH else ["start"]
+
+    def _in_all(self, owner: str, possible: Range, find: Callable[[str], _Broken | None]) -> _Broken | None:
+        """Return the gap that every release in a range has, as that of the newest one that the ledger lists."""
+        gaps = [*takewhile(bool, map(find, reversed(possible.releases)))]
+        is_one = len(gaps) == len(possible.releases) and len({gap and (gap.kind, gap.label) for gap in gaps}) == 1
+        listed = (gap for gap in gaps if gap and self._ledger.release(owner, str(gap.installed)) is not None)
+        return next(listed, None) if is_one else None
 
     def _is_kept(self, broken: _Broken) -> bool:
         """Return whether something else that the code imports makes the call take the keyword."""

@@ -352,7 +352,11 @@ class _Project:
         return [*run, *shared], tuple(command[-1].line for command in runs)
 
     def declared(self, part: Part, form: Format) -> Part:
-        """Return a part with the keys as its own that a checkout of its framework beside it declares."""
+        """Return a part with the keys as its own that a checkout of its framework beside it declares; all that are not
+        known where the class that takes them is that of a copy."""
+        top = str(form.row.get("call", "")).partition(".")[0]
+        if top and any(self.file_named(f"{above}{top}/__init__.py", part.folder) for above in ("", "src/")):
+            return part.owning(lambda key: self._formats.find(form, key) is None)
         scripts = [script for script in form.names if script.endswith(".py")] if form.row.get("imports") else []
         words = set[str]().union(*(self.words_of(self.path_of(script, part.folder)) for script in scripts))
         return part.owning(lambda key: f"{key}:" in words) if words and not part.starts_script else part
