@@ -253,7 +253,9 @@ class Released:
         """Return whether a name certainly went that the package still defines elsewhere: it was recorded of the module,
         which never defined it, so what this module imports of the package is recorded."""
         changed = self._changes()
-        if changed is None or not self._lines("offers", module, name) or changed.having("offers", module, item=name).yes:
+        if changed is None or not self._lines("offers", module, name):
+            return False
+        if changed.having("offers", module, item=name).yes:
             return False
         homes = self.subjects_named("parameters", name)
         return any(self.listed("parameters", home, version) is True for home in homes)

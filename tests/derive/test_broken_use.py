@@ -112,7 +112,12 @@ CASES: dict[str, tuple[list[dict[str, Any]], dict[str, Any], str, list[dict[str,
     "names of arguments of another stage": ([], {**BOTH, **TRL, "recipe.stage": "dpo"}, "use", []),
     "what is there": ([NAME, KEYWORD, OVERRIDE], {"spade": "1.0.0"}, "use", []),
     "what is not known": ([NAME, KEYWORD, OVERRIDE], {}, "use", []),
-    "what every release of a range lacks": ([NAME], {"spade": ">=2.0.0"}, "use", [{"has": "<2.0", "installed": "3.0.0"}]),
+    "what every release of a range lacks": (
+        [NAME],
+        {"spade": ">=2.0.0"},
+        "use",
+        [{"has": "<2.0", "installed": "3.0.0"}],
+    ),
     "what a release of a range has": ([NAME], {"spade": ">=1.0.0"}, "use", []),
     "a name that went": (
         [NAME],

@@ -173,7 +173,7 @@ class _Judged:
 
     def _in_all(self, owner: str, possible: Range, find: Callable[[str], _Broken | None]) -> _Broken | None:
         """Return the gap that every release in a range has, as that of the newest one that the ledger lists."""
-        gaps = [*takewhile(bool, map(find, reversed(possible.releases)))]
+        gaps = [*takewhile(bool, (find(str(release)) for release in reversed(possible.releases)))]
         is_one = len(gaps) == len(possible.releases) and len({gap and (gap.kind, gap.label) for gap in gaps}) == 1
         listed = (gap for gap in gaps if gap and self._ledger.release(owner, str(gap.installed)) is not None)
         return next(listed, None) if is_one else None
