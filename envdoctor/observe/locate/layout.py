@@ -147,7 +147,8 @@ class ImportPath:
         places = (*self.folders, self._library)
         if not modules or self.problems or self.zipped or any(code.is_finder for code in self.startup):
             return False  # it may be elsewhere
-        there = {name.partition(".")[0] for place in places for name in self.files.names_or_none(place)}
+        names = (name for place in places for name in self.files.names_or_none(place) if not name.endswith(".pth"))
+        there = {name.partition(".")[0] for name in names}
         return all(map(self.files.is_folder, places)) and not modules <= there.union(sys.stdlib_module_names)
 
     def _read_pth(self, folder: str, name: str) -> None:

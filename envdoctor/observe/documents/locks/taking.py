@@ -344,7 +344,9 @@ def _step(command: Command, wish: Wish, ledger: Ledger) -> tuple[LedgerStep, lis
     overrides = {line.name: line for line in overriding}
     requirements = [overrides.get(line.name, line)._replace(extras=line.extras) for line in requirements]
     of_torch = (name for name in ledger.packages() if command.builds and re.fullmatch(_BUILDS, name))
-    given = frozenset((*(line.name for line in command.lines if line.url), *of_torch))
+    brought = {line.name for line in command.lines if line.url}
+    completed = _completed(requirements, brought.union(overrides) if command.deps else None, ledger)
+    given = frozenset((*brought, *of_torch, *completed))
     step = LedgerStep(tuple(requirements), tuple(limits), command.deps, command.upgrade, command.elsewhere)
     # Behind the last slash of an address, @v4.48.0.
     tags = {
@@ -358,6 +360,17 @@ def _step(command: Command, wish: Wish, ledger: Ledger) -> tuple[LedgerStep, lis
         overrides=tuple(overrides.values()), given=given, unseen=command.before is None, checkouts=tags, newest=newest
     )
     return step, [line.name for line in opaque]
+
+
+def _completed(lines: Sequence[AskedRequirement], brought: Collection[str] | None, ledger: Ledger) -> Iterator[str]:
+    """Yield the packages that lines pin to a withdrawn release for which the list itself has, or replaces, what the
+    index lacks; ``brought`` is None where no requirement comes along."""
+    for line in lines:
+        package, pin = ledger.package(line.name), line.pin
+        if package is not None and any(release.yanked and release.version == pin for release in package.releases):
+            needs = {need.name for need in package.requires(pin or "", ())}
+            if brought is None or not needs.isdisjoint(brought):
+                yield line.name
 
 
 def _lacking(command: Command, step: LedgerStep, there: Mapping[str, str]) -> Iterator[TakingRefusal]:

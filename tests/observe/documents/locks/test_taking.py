@@ -103,6 +103,12 @@ def test_what_an_unread_release_requires_is_taken_for_known_only_where_its_neigh
     assert both.notes == ("what these require is not known, nor whether the other lines fit it: wandb",)
 
 
+def test_a_list_may_bring_what_was_deleted_from_the_index(read):
+    """As the second fix of the rule says."""
+    line = "xgrammar @ https://host.example/xgrammar-0.1.16-cp311-cp311-manylinux_2_17_x86_64.whl\n"
+    assert _refused(read(f"vllm==0.8.2\n{line}")) == []
+
+
 def test_a_package_that_the_ledger_does_not_know_stays_unknown(read):
     found = read("torch==2.7.0\nsome-tool\nother-tool==1.0\n")
     assert found.reason("some-tool") == "requirements.txt:2 names no version" and found.version("other-tool") == "1.0"
