@@ -201,7 +201,7 @@ def _code_not_given(gathered: Gathered, sources: Sources) -> Iterator[Notice]:
         if scripts:
             yield Notice("note", Message(text, scripts[0], quote(scripts[0] if len(scripts) == 1 else ".")))
         folder = sources.folder()
-        if not sources.named and not gathered.target.path.startswith(folder):
+        if not sources.named and not gathered.target.path.startswith(os.path.join(folder, "")):
             lists = (name for name in _LISTS if os.path.isfile(os.path.join(folder, name)))
             text = "{} was not judged: --lock {} judges what an install of it takes"
             yield from (Notice("note", Message(text, name, name)) for name in islice(lists, 1))
