@@ -222,10 +222,10 @@ def _place(question: Question) -> Answer:
 def _parted(question: Question) -> Answer:
     """Answer about a part that is not where Python looked for it: Python names what it did not find, and found what
     stands before that."""
-    failure = question.failure
-    whole = {"module": failure.module.rpartition(".")[0], "name": failure.module}.get(failure.kind, "")
-    top = whole.partition(".")[0]
-    is_known = top and top not in (*sys.stdlib_module_names, "transformers_modules")  # made from a model's own files
+    module = question.failure.module
+    whole = {"module": module.rpartition(".")[0], "name": module}.get(question.failure.kind, "")
+    own = ("", "__main__", "transformers_modules")  # the script, and modules made from a model's own files
+    is_known = whole.partition(".")[0] not in (*sys.stdlib_module_names, *own)
     return question.nothing._replace(notes=(("part", whole),)) if is_known else question.nothing
 
 

@@ -106,6 +106,7 @@ ModuleNotFoundError: No module named 'peft.x'"""
         (SHADOW, "shadow", "/home/a/datasets.py"),
         ("No module named 'FlagEmbedding.baai_general_embedding'", "part", "FlagEmbedding"),
         ("type object 'JITFunction' has no attribute '_type_of'", "class", "triton.JITFunction"),
+        ("'LlamaAWQForCausalLM' object has no attribute 'generate'", "class", "awq.models.LlamaAWQForCausalLM"),
     ],
 )
 def test_files_in_front_of_an_installed_package_and_parts_of_another_release(answer, text, code, about):
@@ -128,6 +129,8 @@ def test_a_private_method_that_a_model_of_its_own_code_calls_is_known(answer, na
     [
         "RuntimeError: Expected all tensors to be on the same device",
         "AttributeError: 'NoneType' object has no attribute 'shape'",
+        "AttributeError: 'MyModel' object has no attribute 'prepare_inputs_for_generation'",
+        "ImportError: cannot import name 'collate' from '__main__' (train.py)",
         "it does not work",
     ],
 )
@@ -230,6 +233,8 @@ ONLY = "_pickle.UnpicklingError: Weights only load failed."
         ("requests.exceptions.ChunkedEncodingError: Connection broken: IncompleteRead(0 bytes read)", []),
         ("requests.HTTPError: 429 Client Error: Too Many Requests for url: https://api.example.org/", []),
         ("ConnectionResetError: Connection closed by remote peer", []),
+        ("Could not load library libcudnn_cnn_infer.so.8. Error: libnvrtc.so: cannot open shared object file", []),
+        ("tiktoken==0.7.0\nValueError: not enough values to unpack (expected 2, got 1)", []),
     ],
 )
 def test_a_title_says_no_more_than_the_text(answer, text, known):
