@@ -61,6 +61,12 @@ def write(name: str, text: str = "import os\n") -> Callable[[Path], Any]:
     return lambda site: (site / name).write_text(text)
 
 
+def with_its_module(site: Path) -> None:
+    """As virtualenv has it; without the module Python leaves the line out."""
+    write("_virtualenv.py")(site)
+    write("_virtualenv.pth", "import _virtualenv")(site)
+
+
 def without_digests(site: Path) -> None:
     (record,) = site.glob("peft-*/RECORD")
     record.write_text(record.read_text().replace("sha256=", "").replace(",", ",,", 1))
@@ -76,7 +82,7 @@ def without_digests(site: Path) -> None:
         (write("accelerate-1.15.0.dist-info/INSTALLER", "conda\n"), "the files of accelerate cannot be compared"),
         (write("patch.pth"), "patch.pth runs code when Python starts"),
         (write("sitecustomize.py"), "sitecustomize.py runs code when Python starts"),
-        (write("_virtualenv.pth", "import _virtualenv"), "_virtualenv.pth runs code when Python starts"),
+        (with_its_module, "_virtualenv.pth runs code when Python starts"),
         (lambda site: put(site, "liger_kernel", "0.6.0"), "liger-kernel is installed, which replaces code"),
     ],
 )
