@@ -367,7 +367,7 @@ def test_the_one_index_of_a_package_bounds_it(project):
     text = PROJECT.replace("torch==2.5.1", "torch>=2.4") + INDEXES.replace("cu128", "cu121")
     assert project(text).version("torch") == "2.5.1+cu121"
     pytorch = '[[tool.uv.index]]\nurl = "https://download.pytorch.org/whl/cu124"\n'
-    pypi = pytorch.replace("download.pytorch.org/whl/cu124", "pypi.org/simple")
+    pypi = pytorch.replace("download.pytorch.org/whl/cu124", "mirror.example/pypi/simple")
     bare, strategy = text.partition("[tool.uv.sources]")[0], '[tool.uv]\nindex-strategy = "unsafe-best-match"\n'
     for indexes in (pytorch, pypi + "default = true\n" + pytorch):
         assert project(bare + indexes).version("torch") == "2.6.0+cu124"
