@@ -104,7 +104,7 @@ def check(
     notices = [
         *gathered.notices,
         *([Notice("note", needs)] if needs else []),
-        *_code_not_given(gathered, sources),
+        *_not_given(gathered, sources),
         *run.of_rules(judgement),
         *more,
         *hint,
@@ -190,17 +190,17 @@ def _compared(gathered: Gathered, others: "Others", matrix: Matrix) -> list[Noti
     return [Notice("error", text) for text in others.problems]
 
 
-def _code_not_given(gathered: Gathered, sources: Sources) -> Iterator[Notice]:
-    """Yield a notice if unjudged training code lies here and may run in the environment that was judged."""
+def _not_given(gathered: Gathered, sources: Sources) -> Iterator[Notice]:
+    """Yield notices on unjudged training code that lies here, and on a list if nobody named the environment."""
     given = sources.recipe or "code.files" in gathered.facts
     if not given and gathered.target.kind not in (*DOCUMENTS, "none", "root"):
         from shlex import quote
 
-        scripts = _training_code(sources.folder())
+        folder = sources.folder()
+        scripts = _training_code(folder)
         text = "{} was not judged: --code {} checks what your own code uses"
         if scripts:
             yield Notice("note", Message(text, scripts[0], quote(scripts[0] if len(scripts) == 1 else ".")))
-        folder = sources.folder()
         if not sources.named and not gathered.target.path.startswith(os.path.join(folder, "")):
             lists = (name for name in _LISTS if os.path.isfile(os.path.join(folder, name)))
             text = "{} was not judged: --lock {} judges what an install of it takes"

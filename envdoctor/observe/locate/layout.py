@@ -144,12 +144,13 @@ class ImportPath:
         """Return whether a line imports a module that neither Python nor a folder has so far."""
         match = re.fullmatch(r"import\s+([\w.]+(?:\s*,\s*[\w.]+)*)\s*(?:[;#].*)?", line)
         modules = {name.strip().partition(".")[0] for name in match[1].split(",")} if match else set()
+        modules -= sys.stdlib_module_names  # as of nearly every line: then no folder is listed
         places = (*self.folders, self._library)
         if not modules or self.problems or self.zipped or any(code.is_finder for code in self.startup):
             return False  # it may be elsewhere
         names = (name for place in places for name in self.files.names_or_none(place) if not name.endswith(".pth"))
         there = {name.partition(".")[0] for name in names}
-        return all(map(self.files.is_folder, places)) and not modules <= there.union(sys.stdlib_module_names)
+        return all(map(self.files.is_folder, places)) and not modules <= there
 
     def _read_pth(self, folder: str, name: str) -> None:
         try:

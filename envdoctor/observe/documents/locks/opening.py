@@ -177,9 +177,7 @@ def _facts(
         facts.update(Fact(f"pkg.{name}", unknown, path, "environment") for name, unknown in others)
     left_out, certain = _unbrought(lock, chosen, path, wish, ledger)
     unlisted = {*left_out} - of_project
-    behind = (
-        {line for row in wish.rows("run-needs") if row.get("built") for line in row["asks"]} if certain else unlisted
-    )
+    behind = {ask for row in wish.rows("run-needs") if row.get("built") for ask in row["asks"]} if certain else unlisted
     facts.update(Fact(f"pkg.{name}", ABSENT, path, "environment") for name in unlisted - behind)
     rows = wish.rows("entry-statements") if install.all_known and not lock.notes else ()
     companions = (
