@@ -19,7 +19,7 @@ from envdoctor.observe import sources as observed
 from envdoctor.observe.errors import ObservationError
 from envdoctor.observe.gather import gather
 from envdoctor.observe.request import Request, Target
-from envdoctor.observe.sources import cut_short, notes_of, observe_environment, platform_name
+from envdoctor.observe.sources import notes_of, observe_environment, platform_name, unread_parts
 from envdoctor.report.report import Notice
 from envdoctor.system.cache import cache_home
 from envdoctor.system.message import Message, did_you_mean, said_by
@@ -175,7 +175,7 @@ def collect_facts(sources: Sources, matrix: Matrix, *, links: bool = False) -> G
     if not elsewhere or (sources.model is not None and facts.text("model.path") is not None):
         notices += _add_pin(facts, sources, matrix)
     facts = with_assignments(facts, sources, matrix)
-    about = (facts, environment.target, sources.model, cut_short(environment), sources.code)
+    about = (facts, environment.target, sources.model, unread_parts(environment), sources.code)
     gaps = unjudged(*about, typed=typed, started=started and bool(sources.recipe), named=bool(sources.named))
     return Gathered(facts, environment.target, tuple(notices), gaps, environment.layout, environment.text)
 

@@ -221,7 +221,7 @@ def unjudged(
     facts: FactSet,
     target: Target,
     model: str | None,
-    cut_short: Message | None,
+    unread: Sequence[Message],
     code: Sequence[str] = (),
     *,
     typed: bool = True,
@@ -229,11 +229,11 @@ def unjudged(
     named: bool = True,
 ) -> tuple[Unjudged, ...]:
     """Return the parts of the environment, of the model and of the code in question that were not judged. A facts file
-    that was written by hand has no gaps: its reader knows it. ``cut_short`` says why the environment was not read to
-    its end: an error may stand in the rest. ``typed``: the user named the model, not a recipe. ``started``: a recipe,
-    which is judged itself, starts the code, and the user did not name it. ``named``: the user named the environment;
-    one that nobody did and that has neither torch nor transformers is not what anybody trains in."""
-    gaps = [Unjudged(cut_short, asked=True)] if cut_short else []
+    that was written by hand has no gaps: its reader knows it. ``unread``: parts of the environment in which an error
+    may stand. ``typed``: the user named the model, not a recipe. ``started``: a recipe, which is judged itself, starts
+    the code, and the user did not name it. ``named``: the user named the environment; one that nobody did and that has
+    neither torch nor transformers is not what anybody trains in."""
+    gaps = [Unjudged(text, asked=True) for text in unread]
     if target.kind not in (*DOCUMENTS, "none") or "package_damage" in facts:
         dists = facts.records("dist")
         if dists is not None and not dists and dists.incomplete is None:

@@ -27,6 +27,6 @@ __all__, __getattr__ = door(
         "recipe.files": "RecipeFileError",
         "recipe.recipe": "read_recipe Recipe",
         "request": "Request Target",
-        "sources": "Ask cut_short DOCUMENTS Environment notes_of observe_environment platform_name SOURCES",
+        "sources": "Ask DOCUMENTS Environment notes_of observe_environment platform_name SOURCES unread_parts",
     },
 )

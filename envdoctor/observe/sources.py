@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 
 class Environment(NamedTuple):
-    """An environment that was found. ``live``: it would run on this machine. ``facts`` are known without looking, and
-    ``text`` is what somebody pasted."""
+    """An environment that was found. ``live``: it would run on this machine. ``facts`` are known without looking,
+    ``text`` is what somebody pasted, and ``unread`` what was asked for and could not be read."""
 
     target: Target
     live: bool
@@ -31,6 +31,7 @@ class Environment(NamedTuple):
     layout: "Layout | None" = None
     notes: tuple[Message, ...] = ()
     text: str = ""
+    unread: tuple[Message, ...] = ()
 
 
 class Ask(NamedTuple):
@@ -108,8 +109,9 @@ def _document(kind: str) -> Callable[[str | None, Ask], Environment]:
         from envdoctor.observe.documents.locks.opening import open_lock
 
         rows, ledger = ask.matrix.rows, ask.matrix.ledger
-        facts, notes = open_lock(str(given), ask.given(), ask.cwd, rows, ledger, option=f"--{kind}", until=ask.as_of)
-        return Environment(Target(kind, str(given), Message("--{}", kind)), False, facts, notes=notes)
+        how: Any = {"option": f"--{kind}", "until": ask.as_of}
+        facts, notes, unread = open_lock(str(given), ask.given(), ask.cwd, rows, ledger, **how)
+        return Environment(Target(kind, str(given), Message("--{}", kind)), False, facts, notes=notes, unread=unread)
 
     return open_
 
@@ -173,10 +175,11 @@ def notes_of(environment: Environment, facts: FactSet) -> tuple[Message, ...]:
     return environment.notes + ((missing,) if missing and missing not in environment.notes else ())
 
 
-def cut_short(environment: Environment) -> Message | None:
-    """Return why some of the environment was not looked at, as a sentence; None when all of it was."""
+def unread_parts(environment: Environment) -> tuple[Message, ...]:
+    """Return a sentence about each part of the environment that was not looked at."""
     budget = environment.layout.files.budget if environment.layout is not None else None
-    return Message("the environment was {}", budget.spent) if budget is not None and budget.spent else None
+    spent = budget.spent if budget is not None else None
+    return (*environment.unread, *((Message("the environment was {}", spent),) if spent else ()))
 
 
 def platform_name() -> str:

@@ -72,13 +72,11 @@ def beyond_of(report: Report) -> list[Mapping[str, Value]]:
 
 
 def notices(report: Report, page: Page) -> list[Banner]:
-    """Return the notices about the run itself; an incomplete run always has one."""
+    """Return the notices about the run itself; an incomplete run has one, or says above all what was not judged."""
     unfinished, undecided = "Incomplete: the check could not be finished.", "Incomplete: no rule could be decided."
-    is_answered = report.status == "complete" or _has_answer(report)
-    text = page.say(unfinished if report.rules_checked else undecided)
-    if report.rules_checked and report.unjudged and all(notice.level != "error" for notice in report.notices):
-        text = page.say("Incomplete: not judged: {reason}", reason=page.sentence(report.unjudged[0]))
-    said = [] if is_answered else [Banner("", text)]
+    is_told = report.rules_checked and report.unjudged and all(notice.level != "error" for notice in report.notices)
+    is_answered = report.status == "complete" or _has_answer(report) or is_told
+    said = [] if is_answered else [Banner("", page.say(unfinished if report.rules_checked else undecided))]
     shown = [notice for notice in report.notices if page.verbosity >= 0 or notice.level == "error"]
     return said + [Banner(level, f"{level}: {page.sentence(text)}", level) for level, text in shown]
 

@@ -14,7 +14,7 @@ _LINUX = {"python": "3.12", "platform": "linux-x86_64"}
 
 
 class Opened(NamedTuple):
-    """What was read; ``taken`` are the notes on what an install takes."""
+    """What was read; ``notes`` are those on what was not too, ``taken`` those on what an install takes."""
 
     facts: FactSet
     notes: tuple[str, ...]
@@ -48,4 +48,4 @@ def opened(given: str | Path, cwd: Path | None = None, until: str = "", **target
     ask = Ask({}, str(cwd or LOCKS), matrix, lambda: FactSet(target_facts(stated, matrix.registry)), until)
     lock = SOURCES["lock"].open(str(given), ask)
     taken = tuple(note for note in lock.notes if note.startswith(("versions of", "which releases")))
-    return Opened(lock.facts, tuple(note for note in lock.notes if note not in taken), taken)
+    return Opened(lock.facts, (*lock.unread, *(note for note in lock.notes if note not in taken)), taken)

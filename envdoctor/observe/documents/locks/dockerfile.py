@@ -189,12 +189,12 @@ class _Stage:
         *sources, target = [word for word in words if not word.startswith("--")] or [""]
         if not any(word.startswith("--from") for word in words):
             for source in sources:
-                is_folder = target.endswith(("/", ".")) or len(sources) > 1
+                is_folder = target.endswith(("/", ".")) or len(sources) > 1 or "." not in posixpath.basename(target)
                 self._copied[posixpath.basename(source if is_folder else target)] = source
 
     def _file(self, path: str) -> str:
         """Return the file of the build that a command means: as it is named, as it was copied, or beside the
-        Dockerfile; what was copied may lie in the folder above (``docker build -f docker/Dockerfile .``)."""
+        Dockerfile; what was copied may lie in a folder above (``docker build -f docker/cuda/Dockerfile .``)."""
         name = posixpath.basename(path)
         source = self._copied.get(name, name)
         folder = os.path.join(self._wish.cwd, os.path.dirname(self._path))
@@ -202,7 +202,7 @@ class _Stage:
             *([] if path.startswith("/") or name in self._copied else [path]),
             source,
             posixpath.basename(source),
-            *([posixpath.join("..", source)] if name in self._copied else []),
+            *(f"{up}{source}" for up in ("../", "../../", "../../../") if {name, "."} & self._copied.keys()),
         ]
         return next((choice for choice in choices if os.path.isfile(os.path.join(folder, choice))), path)
 
@@ -247,7 +247,7 @@ class _Stage:
             else:
                 pip.line(word, self._path, places[word])
         lock = specs.lock() if specs is not None else pip.lock()
-        self._notes += lock.notes
+        self._notes += (*lock.notes, *lock.unread)  # an image has more than its file tells
         self._facts.update({fact.key: fact for fact in lock.facts})
         self._python = lock.python or self._python
         newest = bool({"-U", "--upgrade", "--force-reinstall", "--upgrade-strategy"} & set(words))

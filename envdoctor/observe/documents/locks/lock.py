@@ -114,8 +114,9 @@ class Command(NamedTuple):
 class Lock(NamedTuple):
     """``incomplete`` says why more may be installed than is named; None if it is all. ``python`` is the version that
     the lock is made for (``3.11``, ``3.11.9``), ``facts`` are others that it tells. Requirements on the packages
-    ``overrides`` do not count. ``notes`` are sentences for the user. ``commands`` are still to be run: none for what
-    was installed or resolved. ``for_python`` is the range of Pythons that the project asks for."""
+    ``overrides`` do not count. ``notes`` are sentences for the user, ``unread`` those on lists that it takes and that
+    could not be read. ``commands`` are still to be run: none for what was installed or resolved. ``for_python`` is the
+    range of Pythons that the project asks for."""
 
     packages: list[Locked]
     incomplete: Message | None = None
@@ -123,6 +124,7 @@ class Lock(NamedTuple):
     facts: tuple[Fact, ...] = ()
     overrides: tuple[str, ...] = ()
     notes: tuple[Message, ...] = ()
+    unread: tuple[Message, ...] = ()
     commands: tuple[Command, ...] = ()
     for_python: AskedRequirement | None = None
 

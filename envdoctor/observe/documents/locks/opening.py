@@ -79,8 +79,9 @@ def open_lock(
     *,
     option: str = "--lock",
     until: str = "",
-) -> tuple[FactSet, tuple[Message, ...]]:
-    """Return the facts of the environment that would be installed for the stated ``target``, and notes on the reading.
+) -> tuple[FactSet, tuple[Message, ...], tuple[Message, ...]]:
+    """Return the facts of the environment that would be installed for the stated ``target``, notes on the reading, and
+    what was not read of that which the file takes.
 
     ``argument`` is a path below ``cwd``, or ``-`` for standard input, perhaps with extras, groups or environments:
     ``uv.lock[gpu]``. ``rows`` gives the rows of a table of the matrix; errors name the ``option``. Open requirements
@@ -99,7 +100,7 @@ def open_lock(
         lock = lock._replace(commands=tuple(_with_given(command, target) for command in lock.commands))
         facts, notes = _facts(lock, path, with_python(wish, lock.python), ledger, until)
         facts.update(_beside(os.path.join(cwd, path), facts, rows))
-        return facts, notes
+        return facts, notes, lock.unread
     except LockError as error:
         raise type(error)("{} {}: {}", option, path, error) from None
     except (RecursionError, MemoryError):
@@ -179,7 +180,7 @@ def _facts(
     unlisted = {*left_out} - of_project
     behind = {ask for row in wish.rows("run-needs") if row.get("built") for ask in row["asks"]} if certain else unlisted
     facts.update(Fact(f"pkg.{name}", ABSENT, path, "environment") for name in unlisted - behind)
-    rows = wish.rows("entry-statements") if install.all_known and not lock.notes else ()
+    rows = wish.rows("entry-statements") if install.all_known and not (lock.notes or lock.unread) else ()
     companions = (
         name for row in rows if row["name"] in chosen for name in row.get("runs_with", ()) if name not in chosen
     )
@@ -351,7 +352,7 @@ def _unbrought(
     named, which few packages bring; nothing is named if such a line may come from an index or a repository of the
     user's own."""
     commands = lock.commands
-    is_base = lock.notes or any(entry.before != () or entry.image for entry in commands)
+    is_base = lock.notes or lock.unread or any(entry.before != () or entry.image for entry in commands)
     if not commands or is_base or any(entry.conda for entry in chosen.values()):
         return [], True
     lines = [line for entry in commands for line in entry.lines if counts(line.marker, wish) is not False]

@@ -88,6 +88,7 @@ class Requirements:
         self._seen = {top}
         #: What was not read: there may be more packages.
         self._notes: list[Message] = []
+        self._unread: list[Message] = []
         self._builds: dict[tuple[str, str], list[str]] = {}
         #: pip refuses what a list with hashes does not name.
         self._all_hashed = True
@@ -163,7 +164,7 @@ class Requirements:
         except LockError as error:
             reason = said_by(error)
         if reason:
-            self._notes.append(Message("{}: {} {}", place, name[:100], reason))
+            self._unread.append(Message("{}: {} {}", place, name[:100], reason))
 
     def _read(self, line: str, place: str) -> AskedRequirement | None:
         bare, _, marker = line.partition(" ;") if " ;" in line else line.partition("; ")
@@ -215,7 +216,7 @@ class Requirements:
     def lock(self) -> Lock:
         """Return what was read, with the constraints on it and the builds of the indexes."""
         packages = [self._locked(requirement) for requirement in self._asked]
-        whole = (self._all_hashed or WHOLE in self._wish.names) and not self._notes
+        whole = (self._all_hashed or WHOLE in self._wish.names) and not self._notes and not self._unread
         notes = self._notes[:_MOST_SAID]
         if len(self._notes) > _MOST_SAID:
             notes.append(Message("{} more lines of {} were not read", len(self._notes) - _MOST_SAID, self.path))
@@ -233,7 +234,7 @@ class Requirements:
             notes.append(Message(text, self._closed, listed(self._folders or ["--find-links"], 3)))
             command = Command((), invalid=command.invalid)
         commands = (command,) if command.lines or command.invalid else ()
-        return Lock(packages, open_, notes=tuple(notes), commands=commands)
+        return Lock(packages, open_, notes=tuple(notes), unread=tuple(self._unread[:_MOST_SAID]), commands=commands)
 
     def command(self) -> Command:
         """Return the command that installs what was read."""

@@ -341,12 +341,14 @@ class Conda:
             raise LockError("names no package")
         pip_known = self._pip_version and is_version(self._pip_version)
         old_pip = satisfies(str(self._pip_version), "<25.3") if pip_known else None
-        whole = self._whole and not self.notes and all(isinstance(entry.version, str) for entry in pip.packages)
+        is_pinned = self._whole and all(isinstance(entry.version, str) for entry in pip.packages)
+        whole = is_pinned and not self.notes and not pip.unread
         # conda installs the section by `pip install -U -r`, also when all of it is pinned.
         commands = tuple(entry._replace(legacy=old_pip, upgrade=True) for entry in pip.commands)
         incomplete, facts = None if whole else Message(_OPEN, self._path), tuple(self._facts.values())
         packages, notes = [*self.packages, *pip.packages], (*self.notes[:5], *pip.notes)
-        return Lock(packages, incomplete, self._python, facts, notes=notes, commands=commands)
+        unread = pip.unread
+        return Lock(packages, incomplete, self._python, facts, notes=notes, unread=unread, commands=commands)
 
 
 def _only_minor(text: str) -> str | None:

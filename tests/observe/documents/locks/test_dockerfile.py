@@ -116,11 +116,15 @@ def test_a_list_that_was_copied_into_the_image_is_read(build, tmp_path, copied):
     assert build(renamed).version("peft") == "0.9.0"
 
 
-def test_a_list_of_a_build_from_the_folder_above(tmp_path):
-    (tmp_path / "docker").mkdir()
+@pytest.mark.parametrize(
+    ("folder", "copied"),
+    [("docker", "COPY list.txt ."), ("docker", "COPY . /app"), ("docker/cuda", "COPY list.txt /app")],
+)
+def test_a_list_of_a_build_from_a_folder_above(tmp_path, folder, copied):
+    (tmp_path / folder).mkdir(parents=True)
     (tmp_path / "list.txt").write_text("peft==0.12.0\n")
-    (tmp_path / "docker" / "Dockerfile").write_text("FROM python:3.11\nCOPY list.txt .\nRUN pip install -r list.txt\n")
-    assert opened("docker/Dockerfile", tmp_path, python="", platform="").version("peft") == "0.12.0"
+    (tmp_path / folder / "Dockerfile").write_text(f"FROM python:3.11\n{copied}\nRUN pip install -r list.txt\n")
+    assert opened(f"{folder}/Dockerfile", tmp_path, python="", platform="").version("peft") == "0.12.0"
 
 
 def test_a_real_file_with_here_documents():
