@@ -70,6 +70,11 @@ def jobs(name: str, suite: str = "quick", **more: Any) -> list[Job]:
     return PROBES[name].jobs(suite, "cpu", by_name=True, **more)
 
 
+def few(name: str) -> list[Job]:
+    """The jobs of a probe on the CPU with two of the rows that it draws: without a fault all of them run."""
+    return [replace(job, options={**job.options, "drawn": 2}) for job in jobs(name)]
+
+
 def batch(*models: str, dtype: str = "bf16", **options: Any) -> Job:
     """One job of the padded batch with these tiny models."""
     usual = PROBES["padded-batch"].usual

@@ -3,6 +3,7 @@
 import gzip
 import json
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ def lines(name: str) -> Iterator[dict[str, Any]]:
             yield json.loads(line)
 
 
+@cache
 def judged(name: str) -> list[tuple[dict[str, Any], dict[str, Any]]]:
     """(record, observation) of every record with a verdict in one ``sp_*``, ``sdpa_full_*`` or ``mp_*`` file."""
     return [(record, observation(record)) for record in lines(name) if "verdict" in record]

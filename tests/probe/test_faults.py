@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from planted import INSIDE, Seen, batch, jobs, seen
+from planted import INSIDE, Seen, batch, few, jobs, seen
 
 from envdoctor.experiments import Job, Outcome
 
@@ -87,7 +87,7 @@ def elsewhere(fault: str) -> str:
 
 def grids(faults: Iterable[str]) -> dict[str, tuple[str | None, list[Job]]]:
     """The quick grid under each fault, and the small experiments under those that show there as well."""
-    attention = {fault: (fault, jobs("attention")) for fault in faults}
+    attention = {fault: (fault, few("attention")) for fault in faults}
     return {**attention, **{elsewhere(fault): (fault, small("qwen3", gains=[1])) for fault in faults if fault in WIDE}}
 
 

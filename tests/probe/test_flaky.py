@@ -4,7 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from planted import jobs, planted_session, seen
+from planted import few, jobs, planted_session, seen
 
 from envdoctor.experiments import Job, Outcome, cases_of, read_recording, write_head, write_outcome
 
@@ -21,9 +21,16 @@ STEADY = "layer norm weight gradient x 0.5"
 pytestmark = pytest.mark.torch
 
 
+def thrice(some: list[Job]) -> list[Job]:
+    """As a session runs what fails: again in a new process, and once more in the same."""
+    return [*some, *some, *(replace(job, begun=True) for job in some)]
+
+
+WANTED = {STEADY: (STEADY, thrice(few("arithmetic")))}
+
+
 def wanted_by_slow(_: Path) -> dict[str, tuple[str | None, list[Job]]]:
-    wanted = ((fault, [job for name in names for job in jobs(name)]) for fault, names in FLAKY.items())
-    return {name: (name, [*some, *some, *(replace(job, begun=True) for job in some)]) for name, some in wanted}
+    return {name: (name, thrice([job for one in names for job in jobs(one)])) for name, names in FLAKY.items()}
 
 
 def told_as_that(outcomes: list[Outcome]) -> None:
@@ -31,23 +38,31 @@ def told_as_that(outcomes: list[Outcome]) -> None:
     assert finding.id == "probe-unlike-answers" and "and again" in finding.message.en
 
 
-def test_a_fault_that_comes_and_goes_is_told_as_that(torch_python: str, tmp_path: Path) -> None:
-    told_as_that(planted_session(torch_python, tmp_path, "a sign of batched products", "arithmetic", reached=True))
+def repeated(outcomes: list[Outcome]) -> list[Outcome]:
+    """Those of :func:`thrice`, all but the first marked as a session marks them."""
+    return [one._replace(again=place >= len(outcomes) // 3) for place, one in enumerate(outcomes)]
+
+
+def test_a_fault_that_comes_and_goes_is_told_as_that_in_a_session(torch_python: str, tmp_path: Path) -> None:
+    """That numbers of the environment are bf16 unless said otherwise changes no experiment."""
+    asked = ("arithmetic", "tf32", "optimizer-step")
+    faults = "a sign of batched products; default-dtype"
+    outcomes = planted_session(torch_python, tmp_path, faults, *asked, reached=True)
+    told_as_that(outcomes)
+    again = {name: [outcome.again for outcome in outcomes if outcome.job.probe == name] for name in asked}
+    assert again == {"arithmetic": [False, True, True], "tf32": [False], "optimizer-step": [False]}
+    # What ran again is evidence, no result of its own.
+    assert len(cases_of(outcomes)) == len(cases_of([one for one in outcomes if not one.again]))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("fault", FLAKY)
 def test_so_it_is_in_other_experiments(outcomes: dict[str, list[Outcome]], fault: str) -> None:
-    once = len(outcomes[fault]) // 3
-    told_as_that([one._replace(again=place >= once) for place, one in enumerate(outcomes[fault])])
+    told_as_that(repeated(outcomes[fault]))
 
 
-def test_a_fault_that_is_always_there_has_its_cause(torch_python: str, tmp_path: Path) -> None:
-    outcomes = planted_session(torch_python, tmp_path, STEADY, "arithmetic", reached=True)
-    assert [outcome.again for outcome in outcomes if outcome.job.probe == "arithmetic"] == [False, True, True]
-    assert seen(outcomes).roots == {"probe-operation-inaccurate"}
-    # What ran again is evidence, no result of its own.
-    assert len(cases_of(outcomes)) == len(cases_of([one for one in outcomes if not one.again]))
+def test_a_fault_that_is_always_there_has_its_cause(outcomes: dict[str, list[Outcome]]) -> None:
+    assert seen(repeated(outcomes[STEADY])).roots == {"probe-operation-inaccurate"}
 
 
 def answers(*given: float | None) -> list[Outcome]:

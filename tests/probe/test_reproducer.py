@@ -44,18 +44,14 @@ def failing(backend: str = "default", dtype: str = "bf16", **params: Any) -> Jud
     return JudgedCase(observation, Verdict("fail", "nan-gradient", ("dq",), None, "dq 5"))
 
 
-@pytest.mark.parametrize("number", range(0, len(CASES), 97))
-def test_every_case_has_a_short_script_that_python_can_read(number: int) -> None:
-    script = script_of(failing(**CASES[number]), {"build": {"torch": "2.13.0"}, "device": {"cudnn": "9.20.0"}}, 5)
-    assert script is not None
-    assert len(script) <= 30
-    compile("\n".join(script), "bug.py", "exec")
-    assert script[0] == "# torch 2.13.0, cpu, cuDNN 9.20.0, envdoctor probe --seed 5"
-    assert "dq 5" in script[1]
-
-
-def test_the_longest_script_keeps_the_limit() -> None:
-    assert max(len(script_of(failing(**entry), {}) or ()) for entry in CASES) <= 30
+def test_every_case_has_a_short_script_that_python_can_read() -> None:
+    for place, entry in enumerate(CASES):
+        script = script_of(failing(**entry), {"build": {"torch": "2.13.0"}, "device": {"cudnn": "9.20.0"}}, 5)
+        assert script is not None and len(script) <= 30, entry
+        assert script[0] == "# torch 2.13.0, cpu, cuDNN 9.20.0, envdoctor probe --seed 5"
+        assert "dq 5" in script[1]
+        if place % 97 == 0:
+            compile("\n".join(script), "bug.py", "exec")
 
 
 @pytest.mark.parametrize(
@@ -88,10 +84,10 @@ def test_every_case_of_the_probe_has_a_script_of_at_most_thirty_lines(suite: str
 
 
 def _sample() -> list[dict[str, Any]]:
-    """Every seventh case, and the first with each length, head dimension, mask, layout, stress, …"""
+    """The first case with each mask, layout, stress, …, and every seventh: sizes are numbers in a script."""
     chosen, had = [], set()
     for case in pure("shapes").cases("quick"):
-        new = {(key, value) for key, value in case.items() if key != "number"} - had
+        new = {(key, value) for key, value in case.items() if isinstance(value, str)} - had
         if new or case["number"] % 7 == 0:
             chosen.append(case)
             had |= new
@@ -103,7 +99,7 @@ def test_scripts_run_on_the_inputs_of_the_probe_and_print_finite_errors(torch_py
     asked = [
         {"grid": "quick", "number": case["number"], "dtype": dtype, "script": _script(dtype, case)}
         for case in _sample()
-        for dtype in ("bf16", *(["fp32"] if case["number"] % 21 == 0 else []))
+        for dtype in ("bf16", *(["fp32"] if case["number"] % 42 == 0 else []))
     ]
     printed = inside(torch_python, "same_inputs.py", read="\n".join(map(json.dumps, asked)))
     answers = [json.loads(line) for line in printed.splitlines()]

@@ -139,14 +139,3 @@ def test_a_broken_kernel_stands_for_models_that_compute_with_it() -> None:
 def test_a_broken_kernel_does_not_stand_for_what_it_cannot_explain(model: dict[str, Any], rule: str) -> None:
     result = judged({"node": CUDNN}, {**MODEL, **model})
     assert [finding.id for finding in result] == ["probe-cudnn-attention-tile-64", rule]
-
-
-def test_the_way_round_of_the_known_cudnn_bug_comes_first() -> None:
-    (finding,) = judged({"node": CUDNN})
-    assert finding.severity == "error"
-    assert "torch.backends.cuda.enable_cudnn_sdp(False)" in finding.fixes[0].summary.en
-    advice = " ".join(fix.summary.en for fix in finding.fixes)
-    for word in ("TORCH_CUDNN_SDPA_DEPRIORITIZED=1", "eager", "pad_to_multiple_of=128"):
-        assert word in advice
-    urls = {source.url.partition("https://github.com/")[2] for source in finding.evidence}
-    assert {"pytorch/pytorch/issues/196678", "huggingface/trl/issues/7181"} <= urls

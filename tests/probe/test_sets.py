@@ -6,7 +6,9 @@ import pytest
 from planted import inside
 from trials import SETS
 
-RULES = Path(__file__).resolve().parents[2] / "matrices" / "rules" / "probe"
+ROOT = Path(__file__).resolve().parents[2]
+RULES = ROOT / "matrices" / "rules" / "probe"
+CHECKS = ROOT / "benchmarks" / "planted" / "third_checks.py"
 #: How many faults a set has, at least how many of them of a machine, and how many that come and go.
 SIZES = {
     **{"trials": (39, 0, 0), "strangers": (40, 25, 10), "second": (20, 13, 0)},
@@ -27,6 +29,7 @@ def test_no_fault_is_planted_twice() -> None:
     assert len(names) == len(set(names)) and SETS.keys() == SIZES.keys()
 
 
+@pytest.mark.slow  # of torch and its kin, nothing of envdoctor
 @pytest.mark.torch
 def test_each_errs_where_it_says_alone(torch_python: str) -> None:
-    assert inside(torch_python, "third_checks.py", "fourth_checks", "fifth_checks") == ""
+    assert inside(torch_python, str(CHECKS), "fourth_checks", "fifth_checks") == ""

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from planted import jobs, seen
+from planted import few, jobs, seen
 from trials import SETS, suite_jobs, with_heads
 
 from envdoctor.experiments import Job, Outcome
@@ -13,10 +13,8 @@ pytestmark = pytest.mark.torch
 CAUSES = {name: set(rules) for one in ("trials", "strangers") for name, rules in SETS[one].steady.items()}
 
 #: Run by default: faults of transformers, of torch's optimizers, of evaluation, of autocast.
-FAST = (
-    *("scale + 2 % inside transformers", "AdamW without bias correction", "KV cache disagrees with prefill"),
-    "loss in bf16 under autocast",
-)
+FAST = ("scale + 2 % inside transformers", "KV cache disagrees with prefill", "loss in bf16 under autocast")
+STEP = "AdamW without bias correction"
 #: Only the full suite has a model with windows.
 WINDOW = "sliding window one key too long"
 RELOAD = "tied weights lost at load"
@@ -24,12 +22,10 @@ RELOAD = "tied weights lost at load"
 KERNEL = "bf16 attention loses columns of heads that are no multiple of 32"
 
 WANTED = {
-    **{
-        name: (name, [job for probe in ("model-code", "optimizer-step", "eval-mode") for job in jobs(probe)])
-        for name in FAST
-    },
+    **{name: (name, [*jobs("model-code"), *jobs("eval-mode")]) for name in FAST},
+    STEP: (STEP, jobs("optimizer-step")),
     WINDOW: (WINDOW, jobs("model-code", "full")),
-    KERNEL: (KERNEL, jobs("attention")),
+    KERNEL: (KERNEL, few("attention")),
     RELOAD: (RELOAD, [*jobs("save-load"), *jobs("model-code")]),
 }
 #: Two of the 39 against the whole suite, of a model's code and of an operation that most experiments call;

@@ -11,7 +11,7 @@ pytestmark = pytest.mark.torch
 torch = pytest.importorskip("torch", reason="needs tests/torch-requirements.txt")
 transformers = pytest.importorskip("transformers", reason="needs tests/torch-requirements.txt")
 
-from watching import NAN, ROOT, findings, records, run  # noqa: E402
+from watching import NAN, ROOT, findings, lora, records, run  # noqa: E402
 
 from envdoctor.experiments.watch import Watch  # noqa: E402
 
@@ -98,11 +98,6 @@ def test_an_infinite_norm_that_comes_again_names_its_parameter(tiny):
     assert (event["watch.event"], event["watch.step"]) == ("infinite-norm", 1)
     assert event["watch.parameter"] == "model.layers.0.mlp.up_proj.weight"
     assert findings(trainer) == ["watch-gradient-norm-infinite-by-parameter"]
-
-
-def lora(trainer):
-    peft = pytest.importorskip("peft", reason="needs tests/torch-requirements.txt")
-    return peft.get_peft_model(trainer.model, peft.LoraConfig(task_type="CAUSAL_LM", r=4, target_modules=["q_proj"]))
 
 
 def test_gradients_that_are_all_zero_are_a_finding_that_names_the_weight_that_flipped(tiny):

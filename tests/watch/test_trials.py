@@ -10,7 +10,7 @@ torch = pytest.importorskip("torch", reason="needs tests/torch-requirements.txt"
 transformers = pytest.importorskip("transformers", reason="needs tests/torch-requirements.txt")
 
 from token_samples import tokens  # noqa: E402
-from watching import NAN, findings, records, run, same, spoil, weights  # noqa: E402
+from watching import NAN, findings, lora, records, run, same, spoil, weights  # noqa: E402
 
 from envdoctor.experiments.watch import RunStopped, Watch  # noqa: E402
 
@@ -123,13 +123,6 @@ def test_a_healthy_evaluation_says_nothing_and_changes_no_number(tiny):
     plain, trainer = (tiny(callbacks=callbacks, per_device_eval_batch_size=2) for callbacks in ([], [Watch()]))
     assert plain.evaluate(tokens(6))["eval_loss"] == trainer.evaluate(tokens(6))["eval_loss"]
     assert run(trainer, train=False) == []
-
-
-def lora(trainer):
-    peft = pytest.importorskip("peft")
-    settings = peft.LoraConfig(task_type="CAUSAL_LM", r=4, target_modules=["q_proj", "v_proj"])
-    torch.manual_seed(0)
-    return peft.get_peft_model(trainer.model, settings)
 
 
 @pytest.mark.parametrize("kind", ["plain", "lora", "accumulation", "packing", "evaluation"])

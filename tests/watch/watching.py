@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 
 from envdoctor.experiments.watch import RunStopped, Watch
@@ -49,6 +50,14 @@ def records(folder: str | Path) -> list[dict[str, Any]]:
 
 def findings(trainer: Any) -> list[str]:
     return [finding["id"] for record in records(trainer.args.output_dir) for finding in record["findings"]]
+
+
+def lora(trainer: Any) -> Any:
+    """The trainer's model with LoRA."""
+    peft = pytest.importorskip("peft", reason="needs tests/torch-requirements.txt")
+    torch.manual_seed(0)
+    settings = peft.LoraConfig(task_type="CAUSAL_LM", r=4, target_modules=["q_proj", "v_proj"])
+    return peft.get_peft_model(trainer.model, settings)
 
 
 def weights(model: Any) -> list[Any]:

@@ -1,6 +1,7 @@
 """A payload script: one real probe with a fault planted, which is taken out again behind it.
 
-The job is that of the probe, with its script in ``script`` and the name of the fault in ``fault`` (None: none). What a
+The job is that of the probe, with its script in ``script`` and the name of the fault in ``fault`` (None: none); where
+its options have ``drawn``, of the rows that a script draws so many run. What a
 case of attention must give is computed once for all faults, which makes it cheap to try many in one process; for one
 dtype and seed at a time, which is two gigabytes. So are the errors of results that a fault leaves as they are.
 """
@@ -11,6 +12,7 @@ import os
 import sys
 from hashlib import blake2b
 from importlib import import_module
+from itertools import islice
 from typing import Any
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -43,10 +45,20 @@ def run(job: dict[str, Any], emit: Any) -> None:
         script = import_module("payload." + path[:-3].replace("/", "."))
         if job["fault"] is not None and job["reached"] and script.__name__.endswith(".arithmetic"):
             import_module("reaching").only_reached(script, put)
+        first, shapes = job["options"].get("drawn"), import_module("payload.probing.shapes")
+        if first:
+            few = _first(shapes.drawn, first)
+            for module in (shapes, script):
+                if hasattr(module, "drawn"):
+                    put(module, "drawn", few)
         getattr(script, function or "run")(job, emit)
     finally:
         for place, name, value in reversed(replaced):
             setattr(place, name, value)
+
+
+def _first(drawn: Any, rows: int) -> Any:
+    return lambda seed, **axes: islice(drawn(seed, **axes), rows)
 
 
 def _remembering(prepare: Any) -> Any:

@@ -1,5 +1,5 @@
-"""On PYTHONPATH, with ENVDOCTOR_TEST_FAULT=<name>: every Python that starts has that fault. ENVDOCTOR_TEST_REACHED: the
-experiment ``arithmetic`` tries the operations alone that the fault can reach."""
+"""On PYTHONPATH, with ENVDOCTOR_TEST_FAULT="<name>; <name>": every Python that starts has these faults.
+ENVDOCTOR_TEST_REACHED: the experiment ``arithmetic`` tries the operations alone that they can reach."""
 
 import importlib
 import os
@@ -7,7 +7,8 @@ import os
 if os.environ.get("ENVDOCTOR_TEST_FAULT"):
     import planting
 
-    planting.plant(os.environ["ENVDOCTOR_TEST_FAULT"], setattr)
+    for fault in os.environ["ENVDOCTOR_TEST_FAULT"].split("; "):
+        planting.plant(fault, setattr)
 
 if os.environ.get("ENVDOCTOR_TEST_REACHED"):
     import reaching

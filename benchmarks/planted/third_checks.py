@@ -13,12 +13,15 @@ import tempfile
 import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
-import stranger_faults  # noqa: F401
 import torch
-from patches import FAULTS
 from torch.nn import functional
+
+sys.path.append(str(Path(__file__).parents[2] / "tests" / "probe" / "inside"))
+import stranger_faults  # noqa: F401
+from patches import FAULTS
 
 _OTHERS = set(FAULTS)
 import third_faults  # noqa: E402, F401
