@@ -13,8 +13,6 @@ from pathlib import Path
 import pytest
 from locking import LOCKS
 
-from envdoctor import __version__
-
 ROOT = Path(__file__).resolve().parents[2]
 CONFLICT = ("ignore", "requirement-conflict", "--reason", "x", "--where")
 BROKEN = {"pkg.torch": "2.5.0+cu118", "model.repo": "THUDM/glm-4-9b-chat-hf", "recipe.batch_size": 2}
@@ -101,11 +99,6 @@ def test_an_option_before_the_command_is_told_its_place(run):
 
 
 # --- names ---------------------------------------------------------------------------------------------------------
-
-
-def test_version(run):
-    result = run("--version")
-    assert (result.code, __version__ in result.out, result.err) == (0, True, "")
 
 
 @pytest.mark.parametrize(
@@ -202,13 +195,6 @@ def test_a_private_rule_that_cannot_be_evaluated_is_said(run, facts_file, privat
     (folder / "x-newer.toml").write_text("schema = 2\n")
     said = run("check", "--facts", facts_file(BROKEN), "--matrix", str(folder)).out
     assert f"warning: {folder / 'x-newer.toml'}: this rule was not checked: " in " ".join(said.split())
-
-
-def test_a_private_rule_without_x_is_refused(run, facts_file, private):
-    folder = private()
-    (folder / "x-rule.toml").rename(folder / "our-rule.toml")
-    text = sentence(run("check", "--facts", facts_file(BROKEN), "--matrix", str(folder)), 2)
-    assert "the id of a private rule starts with x-" in text
 
 
 def test_a_private_rule_with_an_unknown_key_or_a_newer_schema_is_not_checked(check, private):
