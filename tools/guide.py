@@ -1,6 +1,8 @@
 """Build the guide as a site: the READMEs and chapters in both languages, and a page for each rule.
 
-    python tools/guide.py SITE        needs sphinx, myst-parser and furo (`pip install .[docs]`)
+    python tools/guide.py SITE [START]        needs sphinx, myst-parser and furo (`pip install .[docs]`)
+
+Of the rules those whose id begins with START have pages, without it all.
 
 The chapters are read in a checkout as well, so their links are those of files. What is built is a copy in which links
 lead to pages, and files of the checkout that a page links to are offered beside them. A warning, such as a link that
@@ -62,14 +64,14 @@ myst_heading_anchors = 4
 """
 
 
-def write(source: Path, lang: str) -> None:
+def write(source: Path, lang: str, start: str) -> None:
     """Write what Sphinx builds the site of a language from: its chapters, the README, in English the rules too."""
     spelled = _LANGUAGES[lang][0]
     pages = _pages(lang)
     for page, name in pages.items():
         text = _LINK.sub(partial(_turned, page, lang, source), page.read_text(encoding="utf-8"))
         (source / f"{name}.md").write_text(text, encoding="utf-8")
-    rules = rule_pages(load_matrix()) if lang == "en" else {}
+    rules = rule_pages(load_matrix().only(lambda rule: rule.id.startswith(start))) if lang == "en" else {}
     (source / "rules").mkdir()
     for name, text in rules.items():
         (source / "rules" / name).write_text(f"---\norphan: true\n---\n{text}", encoding="utf-8")
@@ -125,13 +127,13 @@ def accessible(page: str, lang: str) -> str:
     return re.sub(r'<pre(?=>)|<div class="table-wrapper[^"]*"', r'\g<0> tabindex="0"', page)
 
 
-def main(site: Path) -> int:
+def main(site: Path, start: str = "") -> int:
     """Build both languages: the English at the top, the Chinese in zh/."""
     for lang, place in (("en", site), ("zh", site / "zh")):
         with tempfile.TemporaryDirectory() as folder:
             source = Path(folder, "source")
             source.mkdir()
-            write(source, lang)
+            write(source, lang, start)
             if build_main(["-q", "-W", "--keep-going", "-n", "-d", f"{folder}/read", str(source), str(place)]):
                 return 1
         for page in place.rglob("*.html"):
@@ -141,4 +143,4 @@ def main(site: Path) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1])))
+    sys.exit(main(Path(sys.argv[1]), *sys.argv[2:]))

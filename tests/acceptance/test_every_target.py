@@ -7,7 +7,6 @@ import pytest
 
 from envdoctor import check
 from envdoctor.app import Sources
-from envdoctor.matrix import Matrix
 
 TARGET = {"python": "3.11", "platform": "linux-x86_64"}
 NAMED = "extension-named-for-another-torch-release"
@@ -53,11 +52,14 @@ def sources(kind: str, packages: dict[str, str], folder: Path) -> Sources:
     return Sources(**{kind: str(file)}, target=TARGET, gpu=False)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("kind", ["facts", "lock", "report", "set"])
-@pytest.mark.parametrize(("packages", "rule", "severity"), PAIRS)
-def test_what_was_built_or_made_for_another_release(
-    matrix: Matrix, tmp_path: Path, kind: str, packages: dict[str, str], rule: str, severity: str
-) -> None:
+@pytest.mark.parametrize(
+    ("kind", "packages", "rule", "severity"),
+    [
+        *((kind, *pair) for kind in ("facts", "lock") for pair in PAIRS),
+        *((kind, *pair) for kind in ("report", "set") for pair in PAIRS[3:9:2]),
+    ],
+)
+def test_what_was_built_or_made_for_another_release(matrix, tmp_path, kind, packages, rule, severity):
     report = check(sources(kind, packages, tmp_path), matrix=matrix)
     told = {one.id: one.severity for one in report.findings}
     if kind == "lock" and rule == "requirement-conflict":  # an installer refuses the list
@@ -75,8 +77,6 @@ def test_what_was_built_or_made_for_another_release(
         {"torch": "2.4.0+vendor2.29.0.6", "torchvision": "0.15.1+vendor2.29"},
     ],
 )
-def test_what_somebody_else_built_is_not_accused(
-    matrix: Matrix, tmp_path: Path, kind: str, packages: dict[str, str]
-) -> None:
+def test_what_somebody_else_built_is_not_accused(matrix, tmp_path, kind, packages):
     report = check(sources(kind, packages, tmp_path), matrix=matrix)
     assert [one.id for one in report.findings if one.severity == "error"] == []

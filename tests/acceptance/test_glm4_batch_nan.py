@@ -41,12 +41,6 @@ AMPERE = {**HOPPER, "gpu": [{"name": "NVIDIA A100-SXM4-80GB", "cc": "8.0"}]}
 BARE = {"model.repo": None, "recipe.batch_size": None, "pkg.transformers": None}
 
 
-@pytest.mark.parametrize("model", ["zai-org/glm-4-9b-chat-hf", "thudm/GLM-4-9B-chat-hf", "THUDM/glm-4-9b-hf"])
-def test_the_organisations_rename_and_the_base_model_are_one_family(check, model):
-    result = check("--format", "json", changed={"model.repo": model})
-    assert result.code == 1 and RULE in result.found
-
-
 @pytest.mark.parametrize(
     ("changed", "rule", "told", "code"),
     [

@@ -1,5 +1,7 @@
 """``check --lock``: what would be installed is judged before anything is, for a machine that is stated."""
 
+import json
+
 import pytest
 from locking import LOCKS
 
@@ -42,7 +44,8 @@ def test_a_whole_lock_is_judged_for_the_stated_machine(run):
 
 
 @pytest.mark.parametrize("gpus", ["4090x2", "2x4090", "2 x RTX 4090", "RTX4090 *2"])
-def test_a_number_of_gpus_is_no_part_of_their_name(run, facts_file, gpus):
+def test_a_number_of_gpus_is_no_part_of_their_name(run, listed, facts_file, gpus):
+    listed.write_text("torch==2.4.1\n")
     assert "  2 x RTX 4090 (sm_89)" in run("check", *LOCK, "--target-gpu", gpus).out
     asked = ("memory", "--facts", facts_file({}), "--model", "Qwen/Qwen2.5-7B-Instruct", "--method", "lora")
     answer = run(*asked, "--gpu", gpus)
@@ -100,7 +103,8 @@ def test_what_a_list_does_not_tell_is_not_judged(run, listed, text, told):
         ),
     ],
 )
-def test_what_is_wrong_with_the_words_is_said(run, words, said):
+def test_what_is_wrong_with_the_words_is_said(run, listed, words, said):
+    listed.write_text("torch==2.4.1\n")
     result = run("check", *words)
     assert result.code == 2 and said in result.err and "Traceback" not in result.err
 
@@ -110,13 +114,13 @@ def test_facts_are_of_one_target(run):
 
 
 def test_several_targets_are_judged_in_one_run(run, listed):
-    listed.write_text(LIST + "torchvision==0.19.1\n")
+    listed.write_text("torch==2.4.1\ntransformers==4.48.0\ntokenizers==0.19.1\ntorchvision==0.19.1\n")
     machines = ("--target-python", "3.11,3.13", "--target-gpu", "A100", "--target-gpu", "H100", *LINUX[2:])
-    told = run("check", *LOCK, *machines)
+    told = run("check", *LOCK, *machines, "--output", "json=report.json")
     assert told.code == 1 and told.out.count("error[tokenizers-outside-transformers-window]") == 1
     assert "Targets      python 3.11, gpu A100: " in told.out and "\n             python 3.13, gpu H100: " in told.out
     assert " (only for python 3.13)\n" in told.out
-    data = run("check", *LOCK, *machines, "--format", "json").json
+    data = json.loads((listed.parent / "report.json").read_text(encoding="utf-8"))
     assert [one["name"] for one in data["targets"]][1] == "python 3.11, gpu H100"
     only = {f["id"]: f["targets"] for f in data["findings"] if f["targets"]}
     assert only and set(map(tuple, only.values())) == {("python 3.13",)}
@@ -175,7 +179,8 @@ def test_a_wheel_for_another_python_is_refused(run, listed, tag, code):
     assert (result.code, [f"foo-bar for CPython 3.10 ({tag}" in one for one in told]) == (code, [True] * code)
 
 
-def test_a_list_without_a_python_says_first_what_was_not_judged(run):
+def test_a_list_without_a_python_says_first_what_was_not_judged(run, listed):
+    listed.write_text("torch==2.4.1\n")
     said = "Not judged: whether an installer accepts the list, for no Python is known: give --target-python 3.11"
     assert said in " ".join(run("check", *LOCK).out.split()[:20])
     assert "Not judged" not in run("check", *LOCK, *LINUX).out

@@ -57,7 +57,7 @@ def ask(run: Any, tmp_path: Path, traces: Path) -> Ask:
 
 
 @pytest.mark.torch
-def test_it_does_not_fit_and_what_would(ask: Ask, torch_python: str) -> None:
+def test_it_does_not_fit_and_what_would(ask, torch_python):
     answer = ask("--gpu-memory", "3", "--format", "json", python=torch_python, optimizer="adamw_torch")
     report = answer.json
     schema = Path(envdoctor.__file__).parent / "report" / "schemas" / "report.schema.json"
@@ -71,7 +71,7 @@ def test_it_does_not_fit_and_what_would(ask: Ask, torch_python: str) -> None:
 
 
 @pytest.mark.torch
-def test_it_fits_and_the_bar_is_drawn(ask: Ask, torch_python: str) -> None:
+def test_it_fits_and_the_bar_is_drawn(ask, torch_python):
     answer = ask("--gpu", "A6000", python=torch_python)
     assert answer.code == 0
     assert "47.5 of 47.5 GiB are free on RTX A6000: fits" in answer.out
@@ -80,13 +80,13 @@ def test_it_fits_and_the_bar_is_drawn(ask: Ask, torch_python: str) -> None:
 
 
 @pytest.mark.torch
-def test_without_a_gpu_there_is_a_number_and_no_verdict(ask: Ask, torch_python: str) -> None:
+def test_without_a_gpu_there_is_a_number_and_no_verdict(ask, torch_python):
     answer = ask(python=torch_python)
     assert answer.code == 0 and "does not fit" not in answer.out
     assert "no GPU is known, so whether it fits was not judged" in answer.out
 
 
-def test_an_engine_asks_for_its_share_at_the_start(ask: Ask, python_alone: str) -> None:
+def test_an_engine_asks_for_its_share_at_the_start(ask, python_alone):
     """By shipped coefficients; test_memory_stories.py asks the same with a trace."""
     engine = dict.fromkeys(RECIPE, "") | {"framework": "vllm", "gpu_memory_utilization": 0.95}
     free = ["--gpu", "A6000", "--set", "gpu.free_gib=43", "--format", "json"]
@@ -107,9 +107,7 @@ def test_an_engine_asks_for_its_share_at_the_start(ask: Ask, python_alone: str) 
         ("google/gemma-3-12b-it --dtype float32", 45.5),
     ],
 )
-def test_an_engine_holds_16_bits_unless_it_is_told_otherwise(
-    run: Any, tmp_path: Path, python_alone: str, served: str, weights: float
-) -> None:
+def test_an_engine_holds_16_bits_unless_it_is_told_otherwise(run, tmp_path, python_alone, served, weights):
     words = [f"vllm serve {served} --max-model-len 8192", "--gpu", "A100-80GB", "--no-gpu", "--python", python_alone]
     answer = run("memory", *words, "--format", "json", cwd=tmp_path)
     section = answer.json["sections"]["memory"]
@@ -117,7 +115,7 @@ def test_an_engine_holds_16_bits_unless_it_is_told_otherwise(
     assert section["verdict"] in ("fits", "tight") and section["serving"]["cache_tokens"] > 8192
 
 
-def test_no_number_for_a_length_is_exit_code_3_with_the_reason(ask: Ask, python_alone: str) -> None:
+def test_no_number_for_a_length_is_exit_code_3_with_the_reason(ask, python_alone):
     answer = ask("--gpu", "A6000", python=python_alone, max_length="")
     assert answer.code == 3
     places = [
@@ -143,16 +141,14 @@ TRAINS = "from transformers import Trainer, TrainingArguments\nTrainer(None, Tra
         ({"framework": "sglang"}, "mem_fraction_static was not given: 0.859"),
     ],
 )
-def test_what_is_not_known_exactly_gets_a_number_and_the_sentence(
-    ask: Ask, python_alone: str, recipe: dict[str, str], sentence: str
-) -> None:
+def test_what_is_not_known_exactly_gets_a_number_and_the_sentence(ask, python_alone, recipe, sentence):
     answer = ask("--gpu", "A6000", python=python_alone, **recipe)
     assert answer.code == 0
     assert "47.5 of 47.5 GiB are free on RTX A6000" in answer.out and sentence in answer.out
 
 
 @pytest.mark.parametrize(("release", "forms"), [("4.44.2", "4.48"), ("4.57.6", "4.57"), ("5.23.0", "5.23")])
-def test_a_lock_chooses_the_release_whose_steps_answer(run: Any, tmp_path: Path, release: str, forms: str) -> None:
+def test_a_lock_chooses_the_release_whose_steps_answer(run, tmp_path, release, forms):
     (tmp_path / "requirements.txt").write_text(f"torch==2.6.0\ntransformers=={release}\npeft==0.15.0\n")
     (tmp_path / "train.yaml").write_text(
         "model_name_or_path: meta-llama/Llama-3.1-8B\nstage: sft\nfinetuning_type: lora\ncutoff_len: 2048\n"
@@ -185,13 +181,14 @@ def test_a_lock_chooses_the_release_whose_steps_answer(run: Any, tmp_path: Path,
         ),
     ],
 )
-def test_how_several_cards_share_the_run_is_said_in_a_line(
-    ask: Ask, python_alone: str, recipe: dict[str, Any], division: str
-) -> None:
+def test_how_several_cards_share_the_run_is_said_in_a_line(ask, python_alone, recipe, division):
     lines = ask("--gpu", "2x4090", "--model", "Qwen/Qwen2.5-1.5B", python=python_alone, **recipe).out.splitlines()
     assert len([line for line in lines if division in line]) == 1
+
+
+def test_of_a_run_on_one_card_no_sharing_is_said(ask, python_alone):
     alone = ask("--gpu", "4090", "--model", "Qwen/Qwen2.5-1.5B", python=python_alone).out
-    assert "data parallel" not in alone and "processes: " not in alone
+    assert "fits" in alone and "data parallel" not in alone and "processes: " not in alone
 
 
 @pytest.mark.parametrize(
@@ -203,9 +200,7 @@ def test_how_several_cards_share_the_run_is_said_in_a_line(
         ("NPROC_PER_NODE=4 CUDA_VISIBLE_DEVICES=0,1,2,3", 1),
     ],
 )
-def test_the_gpus_that_a_command_sees_share_the_layers_of_a_model_in_ms_swift(
-    tmp_path: Path, run: Any, python_alone: str, shown: str, code: int
-) -> None:
+def test_the_gpus_that_a_command_sees_share_the_layers_of_a_model_in_ms_swift(tmp_path, run, python_alone, shown, code):
     (tmp_path / "train.sh").write_text(
         f"{shown} \\\nswift sft --model Qwen/Qwen3-Next-80B-A3B-Instruct --tuner_type lora --torch_dtype bfloat16 \\\n"
         "  --per_device_train_batch_size 1 --target_modules all-linear --max_length 2048\n"
@@ -229,9 +224,7 @@ def test_the_gpus_that_a_command_sees_share_the_layers_of_a_model_in_ms_swift(
         ),
     ],
 )
-def test_each_gpu_that_a_run_sees_has_one_process(
-    run: Any, facts_file: Any, tmp_path: Path, start: str, gpu: str, division: str
-) -> None:
+def test_each_gpu_that_a_run_sees_has_one_process(run, facts_file, tmp_path, start, gpu, division):
     words, zero = "--model_name_or_path Qwen/Qwen2.5-1.5B --bf16 True --model_max_length 512", ""
     if "swift" in start:
         words = "--model Qwen/Qwen2.5-1.5B --max_length 512"
@@ -246,9 +239,7 @@ def test_each_gpu_that_a_run_sees_has_one_process(
 
 
 @pytest.mark.parametrize(("gpu", "code"), [("A100-80GB", 3), ("1xA100-80GB", 1), ("8xA100-80GB", 0)])
-def test_one_gpu_that_nobody_counted_may_be_one_of_several(
-    run: Any, facts_file: Any, tmp_path: Path, gpu: str, code: int
-) -> None:
+def test_one_gpu_that_nobody_counted_may_be_one_of_several(run, facts_file, tmp_path, gpu, code):
     (tmp_path / "ds.json").write_text('{"zero_optimization": {"stage": 3}}')
     (tmp_path / "train.py").write_text(TRAINS)
     words = "--model_name_or_path Qwen/Qwen2.5-7B --bf16 True --model_max_length 2048 --gradient_checkpointing True"
@@ -258,7 +249,7 @@ def test_one_gpu_that_nobody_counted_may_be_one_of_several(
     assert answer.code == code and ("how many there are is not said" in answer.out) == (code == 3)
 
 
-def test_an_unknown_model_and_an_unknown_gpu(ask: Ask) -> None:
+def test_an_unknown_model_and_an_unknown_gpu(ask):
     answer = ask("--model", "nobody/nothing")
     assert answer.code == 3 and "no config.json of nobody/nothing is on this machine" in answer.out
     answer = ask("--gpu", "A6001")

@@ -31,7 +31,7 @@ def check(run: Callable[..., Any], facts_file: Callable[..., str], tmp_path: Pat
     return ask
 
 
-def test_it_does_not_fit_by_shipped_coefficients_and_a_smaller_batch_does(check: Callable[..., Any]) -> None:
+def test_it_does_not_fit_by_shipped_coefficients_and_a_smaller_batch_does(check):
     answer = check("--set", "gpu.name=A6000", "--format", "json")
     report = answer.json
     section = report["sections"]["memory"]
@@ -52,7 +52,7 @@ def test_it_does_not_fit_by_shipped_coefficients_and_a_smaller_batch_does(check:
     assert "47.5 of 47.5 GiB are free on RTX A6000: fits" in smaller and "does-not-fit" not in smaller
 
 
-def test_each_size_of_a_card_is_judged_and_where_they_differ_nobody_can_tell(check: Callable[..., Any]) -> None:
+def test_each_size_of_a_card_is_judged_and_where_they_differ_nobody_can_tell(check):
     differs = check("--target-gpu", "A100", "--set", "recipe.train_batch_size=2")
     sizes = "A100 is sold in several sizes: it does not fit 40 GB; it fits 80 GB"
     assert differs.code == 3 and sizes + "; name the one that is meant, such as A100-80GB" in differs.out
@@ -62,7 +62,7 @@ def test_each_size_of_a_card_is_judged_and_where_they_differ_nobody_can_tell(che
     assert small.json["sections"]["memory"]["gpu"] == "V100 16GB"
 
 
-def test_where_nothing_is_known_one_line_names_the_command(check: Callable[..., Any], tmp_path: Path) -> None:
+def test_where_nothing_is_known_one_line_names_the_command(check, tmp_path):
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "falcon", "hidden_size": 64}))
     answer = check("--set", "gpu.name=A6000", "--quiet", model=str(tmp_path))
     assert "envdoctor memory" not in answer.out
@@ -73,15 +73,13 @@ def test_where_nothing_is_known_one_line_names_the_command(check: Callable[..., 
     assert "--recipe train.yaml --set recipe.max_length=2048" in text
 
 
-def test_a_model_with_code_of_its_own_has_a_number_with_any_transformers(check: Callable[..., Any]) -> None:
+def test_a_model_with_code_of_its_own_has_a_number_with_any_transformers(check):
     words = ("--set", "gpu.name=T4", "--set", "pkg.transformers=4.37.2", "--format", "json")
     section = check(*words, model="chatglm3-6b").json["sections"]["memory"]
     assert (section["level"], section["verdict"]) == ("shipped", "does-not-fit")
 
 
-def test_a_model_whose_folder_is_elsewhere_is_judged_by_its_name(
-    run: Callable[..., Any], facts_file: Callable[..., str], tmp_path: Path
-) -> None:
+def test_a_model_whose_folder_is_elsewhere_is_judged_by_its_name(run, facts_file, tmp_path):
     def section(**model: str) -> Any:
         facts = {"pkg.torch": "2.13.0", "pkg.transformers": "5.23.0", "python.version": "3.11.9", "gpu.name": ["A6000"]}
         facts |= {"model.repo": "Qwen/Qwen2.5-7B-Instruct", "model.path": str(tmp_path / "elsewhere")}
@@ -97,9 +95,7 @@ def test_a_model_whose_folder_is_elsewhere_is_judged_by_its_name(
 
 
 @pytest.mark.parametrize(("gpu", "change"), [("A6000", False), ("4090", True)])
-def test_without_a_length_a_recipe_is_told_the_longest_samples_that_fit(
-    run: Callable[..., Any], facts_file: Callable[..., str], tmp_path: Path, gpu: str, change: bool
-) -> None:
+def test_without_a_length_a_recipe_is_told_the_longest_samples_that_fit(run, facts_file, tmp_path, gpu, change):
     text = "swift sft --model Qwen/Qwen2.5-7B-Instruct --train_type lora --dataset a --per_device_train_batch_size 1"
     (tmp_path / "run.sh").write_text(text)
     facts = {"pkg.torch": "2.6.0", "pkg.transformers": "4.51.3", "python.version": "3.11.9", "gpu.name": [gpu]}
@@ -110,9 +106,7 @@ def test_without_a_length_a_recipe_is_told_the_longest_samples_that_fit(
 
 
 @pytest.mark.parametrize(("gpu", "first"), [("A100-80G", ()), ("A100-40GB", ("recipe.train_batch_size",))])
-def test_processes_that_each_hold_the_whole_model_may_divide_it(
-    run: Callable[..., Any], facts_file: Callable[..., str], tmp_path: Path, gpu: str, first: tuple[str, ...]
-) -> None:
+def test_processes_that_each_hold_the_whole_model_may_divide_it(run, facts_file, tmp_path, gpu, first):
     arguments = (
         "--bf16 --gradient_checkpointing --per_device_train_batch_size 4 --max_length 4096 --torch_dtype bfloat16"
     )
@@ -130,7 +124,7 @@ def test_processes_that_each_hold_the_whole_model_may_divide_it(
     assert any("recipe.offload_optimizer" in change["set"] for change in changes) == bool(first)
 
 
-def test_a_framework_whose_file_names_that_of_deepspeed_is_told_so(run: Any, facts_file: Any, tmp_path: Path) -> None:
+def test_a_framework_whose_file_names_that_of_deepspeed_is_told_so(run, facts_file, tmp_path):
     (tmp_path / "train.yaml").write_text(
         "model_name_or_path: Qwen/Qwen3-14B\nstage: sft\nfinetuning_type: full\ntemplate: qwen\ncutoff_len: 4096\n"
         "bf16: true\nper_device_train_batch_size: 2\n"
@@ -141,16 +135,14 @@ def test_a_framework_whose_file_names_that_of_deepspeed_is_told_so(run: Any, fac
     assert 'deepspeed: FILE ("zero_optimization.stage": 3)' in told
 
 
-def test_a_batch_that_is_halved_until_it_fits_is_no_error(check: Callable[..., Any]) -> None:
+def test_a_batch_that_is_halved_until_it_fits_is_no_error(check):
     words = ("--set", "gpu.name=A6000", "--set", "recipe.auto_find_batch_size=true")
     assert (answer := check(*words)).code == 0 and "auto_find_batch_size halves the batch until it fits" in answer.out
     assert check(*words, "--set", "recipe.max_length=65536").code == 1
 
 
 @pytest.mark.parametrize(("test", "code"), [("True", 0), ("False", 1), ("len(os.listdir()) > 3", 3)])
-def test_weights_that_an_undecided_test_quantises_are_no_error(
-    run: Callable[..., Any], facts_file: Callable[..., str], tmp_path: Path, test: str, code: int
-) -> None:
+def test_weights_that_an_undecided_test_quantises_are_no_error(run, facts_file, tmp_path, test, code):
     text = f"""import os
 from peft import LoraConfig, get_peft_model
 from transformers import AutoModelForCausalLM, BitsAndBytesConfig, Trainer, TrainingArguments
@@ -200,15 +192,7 @@ Trainer(model=load(options), args=arguments).train()
         ("gone/tuner", "H200", 0, "fits"),
     ],
 )
-def test_a_model_that_a_module_makes_is_made_as_the_module_says(
-    run: Callable[..., Any],
-    facts_file: Callable[..., str],
-    tmp_path: Path,
-    package: str,
-    gpu: str,
-    code: int,
-    verdict: str | None,
-) -> None:
+def test_a_model_that_a_module_makes_is_made_as_the_module_says(run, facts_file, tmp_path, package, gpu, code, verdict):
     (tmp_path / package).mkdir(parents=True)
     (tmp_path / package / "mod.py").write_text(TUNER)
     (tmp_path / "ex").mkdir(exist_ok=True)
@@ -221,9 +205,7 @@ def test_a_model_that_a_module_makes_is_made_as_the_module_says(
     assert [one["id"] for one in answer.json["findings"] if one["severity"] == "error"] == []
 
 
-def test_what_a_script_hands_to_its_arguments_is_changed_in_the_script(
-    run: Callable[..., Any], facts_file: Callable[..., str], tmp_path: Path
-) -> None:
+def test_what_a_script_hands_to_its_arguments_is_changed_in_the_script(run, facts_file, tmp_path):
     """Its parser has neither --gradient_checkpointing nor --optim."""
     loaded = "AutoModelForCausalLM.from_pretrained(options.model_name_or_path)"
     script = OWN_OPTIONS.replace("load(options)", loaded).replace(
@@ -252,9 +234,7 @@ ids = AutoTokenizer.from_pretrained(name)("hello", max_length=2048, truncation=T
         ("from elsewhere import work\nwork(model)\n", "nothing is known to train in use.py: give --set recipe.method="),
     ],
 )
-def test_a_script_in_which_nothing_trains_needs_no_memory_for_an_optimizer(
-    run: Callable[..., Any], facts_file: Callable[..., str], tmp_path: Path, uses: str, said: str
-) -> None:
+def test_a_script_in_which_nothing_trains_needs_no_memory_for_an_optimizer(run, facts_file, tmp_path, uses, said):
     (tmp_path / "use.py").write_text(GENERATES + uses)
     path = facts_file({"pkg.torch": "2.1.2", "pkg.transformers": "4.38.2", "python.version": "3.11.9"})
     answer = run("check", "--no-config", "--facts", path, "--recipe", "use.py", "--target-gpu", "A100-80G")
@@ -262,9 +242,7 @@ def test_a_script_in_which_nothing_trains_needs_no_memory_for_an_optimizer(
 
 
 @pytest.mark.parametrize(("trainer", "said"), [("trl.RewardTrainer", "RM is counted like DPO"), ("Trainer", "fits")])
-def test_a_reward_model_is_trained_in_pairs_by_the_trainer_that_makes_them(
-    run: Callable[..., Any], facts_file: Callable[..., str], tmp_path: Path, trainer: str, said: str
-) -> None:
+def test_a_reward_model_is_trained_in_pairs_by_the_trainer_that_makes_them(run, facts_file, tmp_path, trainer, said):
     script = "import trl\nfrom transformers import HfArgumentParser, Trainer\n"
     script += "args, model = HfArgumentParser((trl.RewardConfig, trl.ModelConfig)).parse_args_into_dataclasses()\n"
     (tmp_path / "rm.py").write_text(f"{script}{trainer}(model=model.model_name_or_path, args=args).train()\n")
@@ -285,8 +263,8 @@ def test_a_reward_model_is_trained_in_pairs_by_the_trainer_that_makes_them(
     ],
 )
 def test_an_option_that_depends_on_a_release_is_offered_with_it_where_the_release_is_not_known(
-    run: Callable[..., Any], facts_file: Callable[..., str], tmp_path: Path, release: str | None, offered: str
-) -> None:
+    run, facts_file, tmp_path, release, offered
+):
     options = "--pretrain meta-llama/Llama-3.1-8B --dataset x --max_len 8192 --micro_train_batch_size 4 --zero_stage 1"
     (tmp_path / "run.sh").write_text(f"deepspeed --module openrlhf.cli.train_sft {options} --bf16\n")
     facts = {"pkg.torch": "2.5.1", "pkg.transformers": "4.46.1", "python.version": "3.11.9"}

@@ -43,7 +43,7 @@ def offered(section: dict[str, Any], *names: str) -> float:
 
 @pytest.mark.slow
 @pytest.mark.torch
-def test_the_first_story_and_what_it_is_offered(predict: Predict, tmp_path: Path) -> None:
+def test_the_first_story_and_what_it_is_offered(predict, tmp_path):
     story = STORIES / "1" / "configs" / "lora.yaml"
     words = ["--gpu", "A100-80GB", *ALONE, "--set", "recipe.attn=eager"]
     code, section = predict(story, "glm-4-9b-chat", *words)
@@ -64,7 +64,7 @@ def test_the_first_story_and_what_it_is_offered(predict: Predict, tmp_path: Path
 
 @pytest.mark.slow
 @pytest.mark.torch
-def test_the_fifth_story_needs_what_others_hold(predict: Predict, tmp_path: Path) -> None:
+def test_the_fifth_story_needs_what_others_hold(predict, tmp_path):
     story = STORIES / "5" / "settings.jsonc"
     words = ["--gpu", "A6000", "--set", "gpu.free_gib=44"]
     code, section = predict(story, "qwen2.5-7b-instruct", *words)
@@ -119,16 +119,14 @@ LORA, EAGER, DEAF = (
         ("5/settings.jsonc", ["--gpu", "A6000", *LOWER], 0, "fits", ""),
     ],
 )  # fmt: skip
-def test_a_story_by_name_alone(
-    without_files: Any, story: str, words: list[str], code: int, verdict: str, said: str
-) -> None:
+def test_a_story_by_name_alone(without_files, story, words, code, verdict, said):
     found, section, out = without_files("--recipe", str(STORIES / story), *words)
     assert section is not None, out[-3000:]
     assert (found, section["verdict"]) == (code, verdict) and said in out
     assert any("by its name it has the shape of" in text for text in section["assumed"])
 
 
-def test_a_run_that_may_have_eager_attention_is_offered_another(without_files: Any) -> None:
+def test_a_run_that_may_have_eager_attention_is_offered_another(without_files):
     """No release of OpenRLHF is known, and older ones take eager attention for models without code of their own too."""
     recipe = STORIES / "3" / "train_dpo.sh"
     _, section, out = without_files("--recipe", str(recipe), "--model", f"{GLM}-hf", "--gpu", "A100-80GB", *LONG)
@@ -142,7 +140,7 @@ def test_a_run_that_may_have_eager_attention_is_offered_another(without_files: A
     ("story", "model"),
     [("1/run.sh", "glm-4-9b-chat"), ("3/train_dpo.sh", "glm-4-9b-chat"), ("5/settings.jsonc", "qwen2.5-7b-instruct")],
 )
-def test_a_name_has_the_number_of_its_folder(without_files: Any, story: str, model: str) -> None:
+def test_a_name_has_the_number_of_its_folder(without_files, story, model):
     given = ["--recipe", str(STORIES / story), "--gpu", "A100-80GB"]
     sections = [without_files(*given, *words)[1] for words in ([], ["--model", str(MODELS / model)])]
     for section in sections:
@@ -175,7 +173,7 @@ def test_a_name_has_the_number_of_its_folder(without_files: Any, story: str, mod
         ("Qwen/Qwen2.5-Odd-Omni-3B", [], 3, "no config.json of Qwen/Qwen2.5-Odd-Omni-3B is on this machine"),
     ],
 )  # fmt: skip
-def test_a_number_by_name(without_files: Any, model: str, words: list[str], code: int, said: str) -> None:
+def test_a_number_by_name(without_files, model, words, code, said):
     settings = "method=lora max_length=2048 batch_size=1 lora_targets=all-linear gradient_checkpointing=false"
     sets = [word for one in settings.split() for word in ("--set", f"recipe.{one}")]
     found, section, out = without_files("--model", model, "--gpu", "4090", *sets, *words)
@@ -193,16 +191,14 @@ def test_a_number_by_name(without_files: Any, model: str, words: list[str], code
         ("RTX A3000", 3, None, "how much memory RTX A3000 has is not known, so whether it fits was not judged"),
     ],
 )
-def test_a_card_of_several_sizes_is_judged_in_each(
-    without_files: Any, gpu: str, code: int, verdict: str | None, said: str
-) -> None:
+def test_a_card_of_several_sizes_is_judged_in_each(without_files, gpu, code, verdict, said):
     settings = ["--set", "recipe.method=lora", "--set", "recipe.max_length=2048"]
     found, section, out = without_files("--model", "Qwen/Qwen2.5-7B-Instruct", "--gpu", gpu, *settings)
     assert (found, section["verdict"]) == (code, verdict)
     assert said in out
 
 
-def test_a_cache_that_is_emptied_may_hold_no_more_than_the_tensors(without_files: Any, tmp_path: Path) -> None:
+def test_a_cache_that_is_emptied_may_hold_no_more_than_the_tensors(without_files, tmp_path):
     least = []
     for more in ("", " --torch_empty_cache_steps 10"):
         recipe = tmp_path / "train.sh"
@@ -213,7 +209,7 @@ def test_a_cache_that_is_emptied_may_hold_no_more_than_the_tensors(without_files
     assert least[0] > 1 and least[1] == pytest.approx(0)
 
 
-def test_a_classifier_has_no_head_for_the_language(without_files: Any, tmp_path: Path) -> None:
+def test_a_classifier_has_no_head_for_the_language(without_files, tmp_path):
     words = "swift sft --model Qwen/Qwen2.5-7B-Instruct --train_type lora --max_length 2048 --torch_dtype bfloat16"
     held = {}
     for task in ("causal_lm", "seq_cls"):
@@ -226,7 +222,7 @@ def test_a_classifier_has_no_head_for_the_language(without_files: Any, tmp_path:
 
 
 @pytest.mark.parametrize("gpus", ["context_parallel_size", "sequence_parallel_size"])
-def test_what_divides_a_sample_among_gpus_is_read_and_named(without_files: Any, tmp_path: Path, gpus: str) -> None:
+def test_what_divides_a_sample_among_gpus_is_read_and_named(without_files, tmp_path, gpus):
     recipe = tmp_path / "train.sh"
     words = "swift sft --model Qwen/Qwen2.5-7B-Instruct --train_type lora --max_length 2048 --torch_dtype bfloat16"
     recipe.write_text(f"{words} --{gpus} 8 --dataset data.jsonl\n")
@@ -234,7 +230,7 @@ def test_what_divides_a_sample_among_gpus_is_read_and_named(without_files: Any, 
     assert section["savers"] == [f"{gpus}=8, which divides a sample or the model among GPUs"]
 
 
-def test_where_how_processes_share_a_run_decides_the_key_is_asked_for(without_files: Any, tmp_path: Path) -> None:
+def test_where_how_processes_share_a_run_decides_the_key_is_asked_for(without_files, tmp_path):
     (recipe := tmp_path / "run.sh").write_text(
         "deepspeed --num_gpus 2 train.py --model_name_or_path Qwen/Qwen2.5-14B-Instruct --deepspeed $FILE "
         "--per_device_train_batch_size 1 --gradient_checkpointing True --output_dir x --bf16 True\n"
@@ -253,9 +249,7 @@ def test_where_how_processes_share_a_run_decides_the_key_is_asked_for(without_fi
     ("optimizer", "code"),
     [("galore_layerwise: true\nuse_galore", 0), ("apollo_layerwise: true\nuse_apollo", 0), ("use_badam", 3)],
 )
-def test_an_optimizer_with_few_states_is_no_error_of_memory(
-    without_files: Any, tmp_path: Path, optimizer: str, code: int
-) -> None:
+def test_an_optimizer_with_few_states_is_no_error_of_memory(without_files, tmp_path, optimizer, code):
     (recipe := tmp_path / "full.yaml").write_text(
         f"model_name_or_path: meta-llama/Meta-Llama-3-8B-Instruct\nfinetuning_type: full\n{optimizer}: true\n"
         "cutoff_len: 2048\nper_device_train_batch_size: 1\npure_bf16: true\n"
@@ -266,7 +260,7 @@ def test_an_optimizer_with_few_states_is_no_error_of_memory(
 
 
 @pytest.mark.parametrize("story", ["1/run.sh", "3/train_dpo.sh", "5/settings.jsonc"])
-def test_a_model_that_nobody_knows_is_one_sentence(without_files: Any, story: str) -> None:
+def test_a_model_that_nobody_knows_is_one_sentence(without_files, story):
     code, _, out = without_files("--gpu", "A100-80GB", "--recipe", str(STORIES / story), "--model", "nobody/nothing")
     assert code == 3 and "is on this machine: give its folder, --model DIR" in out
 
@@ -278,9 +272,7 @@ def test_a_model_that_nobody_knows_is_one_sentence(without_files: Any, story: st
         ("deepseek-ai/DeepSeek-R1-Distill-Qwen-32B", "L40S", 1, "does-not-fit"),
     ],
 )
-def test_an_engine_whose_longest_sequence_nobody_tells_has_a_number(
-    without_files: Any, model: str, gpu: str, code: int, verdict: str | None
-) -> None:
+def test_an_engine_whose_longest_sequence_nobody_tells_has_a_number(without_files, model, gpu, code, verdict):
     found, section, out = without_files("--model", model, "--gpu", gpu, "--method", "serve")
     assert (found, section["verdict"]) == (code, verdict)
     assert section["serving"]["weights_gib"] > 9 and "8,192 tokens were taken" in " ".join(section["assumed"])
@@ -294,9 +286,7 @@ def test_an_engine_whose_longest_sequence_nobody_tells_has_a_number(
         (33_500, "does-not-fit", "needs more than 71.8 GiB, and 71.3 GiB are free for it"),
     ],
 )
-def test_a_cache_that_is_a_little_short_is_tight_and_an_engine_has_what_it_takes(
-    without_files: Any, length: int, verdict: str, said: str
-) -> None:
+def test_a_cache_that_is_a_little_short_is_tight_and_an_engine_has_what_it_takes(without_files, length, verdict, said):
     settings = f"framework=vllm method=serve tensor_parallel=2 max_model_len={length}"
     sets = [word for one in settings.split() for word in ("--set", f"recipe.{one}")]
     found, section, out = without_files("--model", "meta-llama/Llama-3.3-70B-Instruct", "--gpu", "A100-80GB", *sets)
@@ -308,7 +298,7 @@ PPO = """deepspeed --module openrlhf.cli.train_ppo --pretrain OpenRLHF/Llama-3-8
 """
 
 
-def test_a_change_is_measured_as_the_run_and_is_smaller(without_files: Any, tmp_path: Path) -> None:
+def test_a_change_is_measured_as_the_run_and_is_smaller(without_files, tmp_path):
     recipe = tmp_path / "ppo.sh"
     recipe.write_text(" ".join(PPO.splitlines()))
     _, section, out = without_files("--recipe", str(recipe), "--gpu", "A100-80GB", "--set", "recipe.world_size=8")
@@ -316,7 +306,7 @@ def test_a_change_is_measured_as_the_run_and_is_smaller(without_files: Any, tmp_
     assert all(change["gib"] < section["interval"]["allocated"][1] for change in section["changes"])
 
 
-def test_the_optimizer_without_a_copy_is_offered_before_one_that_computes_otherwise(without_files: Any) -> None:
+def test_the_optimizer_without_a_copy_is_offered_before_one_that_computes_otherwise(without_files):
     words = ["--model", "meta-llama/Llama-3.1-8B-Instruct", "--gpu", "A100-80GB", "--method", "full"]
     words += ["--set", "recipe.max_length=2048", "--set", "recipe.gradient_checkpointing=true"]
     first, second, *_ = without_files(*words)[1]["changes"]
@@ -326,16 +316,14 @@ def test_the_optimizer_without_a_copy_is_offered_before_one_that_computes_otherw
     assert (fused["verdict"], fused["interval"]["allocated"][1]) == ("fits", pytest.approx(first["gib"], abs=0.01))
 
 
-def test_no_part_of_a_model_known_by_its_size_is_larger_than_the_whole(without_files: Any) -> None:
+def test_no_part_of_a_model_known_by_its_size_is_larger_than_the_whole(without_files):
     words = ["--gpu", "A100-80GB", "--method", "infer", "--set", "recipe.max_length=512"]
     section = without_files("--model", "01-ai/Yi-34B-Chat", *words)[1]
     assert sum(term["gib"] for term in section["terms"]) < section["interval"]["allocated"][1] * 1.01
 
 
 @pytest.mark.parametrize(("fixed", "said"), [([], True), (["--set", "recipe.padding=max"], False)])
-def test_a_length_that_may_only_cut_is_told_with_the_samples_that_fit(
-    without_files: Any, fixed: list[str], said: bool
-) -> None:
+def test_a_length_that_may_only_cut_is_told_with_the_samples_that_fit(without_files, fixed, said):
     sets = "method=lora max_length=769 batch_size=4 framework=transformers"
     words = [word for one in sets.split() for word in ("--set", f"recipe.{one}")]
     code, section, out = without_files("--model", "THUDM/chatglm3-6b", "--gpu", "4090", *words, *fixed)
@@ -345,14 +333,14 @@ def test_a_length_that_may_only_cut_is_told_with_the_samples_that_fit(
 
 
 @pytest.mark.parametrize(("model", "sdpa"), [("openai/gpt-oss-20b", False), ("Qwen/Qwen2.5-14B", True)])
-def test_sdpa_is_offered_where_a_class_takes_it(without_files: Any, model: str, sdpa: bool) -> None:
+def test_sdpa_is_offered_where_a_class_takes_it(without_files, model, sdpa):
     words = ["--method", "infer", "--set", "recipe.attn=eager", "--set", "recipe.max_length=16384"]
     section = without_files("--model", model, "--gpu", "4080", *words)[1]
     assert section["verdict"] == "does-not-fit"
     assert ({"recipe.attn": "sdpa"} in [change["set"] for change in section["changes"]]) == sdpa
 
 
-def test_without_a_length_the_longest_samples_are_told_by_the_batch(without_files: Any) -> None:
+def test_without_a_length_the_longest_samples_are_told_by_the_batch(without_files):
     words = ["--model", "Qwen/Qwen2.5-7B-Instruct", "--gpu", "4090", "--method", "qlora"]
     code, section, out = without_files(*words, "--set", "recipe.gradient_checkpointing=true")
     assert code == 3 and section["verdict"] is None and "the length is not known" in out
@@ -367,9 +355,7 @@ def test_without_a_length_the_longest_samples_are_told_by_the_batch(without_file
 
 
 @pytest.mark.parametrize(("model", "code"), [("Qwen2.5-7B-Instruct", 1), ("Qwen2.5-0.5B-Instruct", 3)])
-def test_what_fits_at_no_length_does_not_fit_and_changes_that_would_are_offered(
-    without_files: Any, model: str, code: int
-) -> None:
+def test_what_fits_at_no_length_does_not_fit_and_changes_that_would_are_offered(without_files, model, code):
     words = ["--model", f"Qwen/{model}", "--gpu", "4090"]
     found, section, out = without_files(*words, "--method", "full")
     assert found == code and ("it does not fit even at 16 tokens" in out) == (code == 1)
@@ -380,9 +366,7 @@ def test_what_fits_at_no_length_does_not_fit_and_changes_that_would_are_offered(
 
 
 @pytest.mark.parametrize(("method", "names"), [("full", {"method", "lora_r"}), ("lora", {"method"})])
-def test_the_smallest_combination_of_changes_that_fits_stands_first(
-    without_files: Any, method: str, names: set[str]
-) -> None:
+def test_the_smallest_combination_of_changes_that_fits_stands_first(without_files, method, names):
     words = ["--model", "Qwen/Qwen2.5-7B-Instruct", "--gpu", "4090", "--set", "recipe.max_length=2048"]
     code, section, _ = without_files(*words, "--method", method, "--set", "recipe.train_batch_size=4")
     first, *others = section["changes"]
@@ -393,13 +377,13 @@ def test_the_smallest_combination_of_changes_that_fits_stands_first(
 
 
 @pytest.mark.parametrize(("page", "lang"), [("docs/memory.md", "en"), ("docs/zh/memory.md", "zh")])
-def test_the_table_of_the_stories_is_what_check_says(page: str, lang: str) -> None:
+def test_the_table_of_the_stories_is_what_check_says(page, lang):
     block = BLOCK.search((ROOT / page).read_text(encoding="utf-8"))
     assert block is not None and block[0] == table(lang), "python tools/update_memory_table.py"
 
 
 @pytest.mark.parametrize(("story", "way"), list(ways()))
-def test_a_story_has_one_number_whatever_it_is_written_in(story: str, way: str) -> None:
+def test_a_story_has_one_number_whatever_it_is_written_in(story, way):
     least = answer(story, "command", folder=True).memory
     for folder in (False, True):
         one = answer(story, way, folder=folder)
@@ -418,7 +402,7 @@ def test_a_story_has_one_number_whatever_it_is_written_in(story: str, way: str) 
 
 
 @pytest.mark.parametrize(("gpu", "code"), [("4090", 3), ("A100-80GB", 0), ("3060", 1)])
-def test_checkpointing_that_nobody_told_of_decides_only_where_it_does(without_files: Any, gpu: str, code: int) -> None:
+def test_checkpointing_that_nobody_told_of_decides_only_where_it_does(without_files, gpu, code):
     words = ["--method", "qlora", "--set", "recipe.max_length=2048", "--set", "recipe.dtype=bf16"]
     found, section, out = without_files("--model", "Qwen/Qwen2.5-7B-Instruct", "--gpu", gpu, *words)
     assert found == code and ("give --set recipe.gradient_checkpointing=true or =false" in out) == (code == 3)
@@ -441,8 +425,8 @@ def test_checkpointing_that_nobody_told_of_decides_only_where_it_does(without_fi
     ],
 )
 def test_an_option_that_may_say_what_is_trained_ends_in_no_false_error(
-    without_files: Any, tmp_path: Path, options: str, model: str, gpu: str, code: int, verdict: str | None
-) -> None:
+    without_files, tmp_path, options, model, gpu, code, verdict
+):
     """The options of ChatGLM2's train.sh, DeepSpeed-Chat, InternVL, qlora.py, and of somebody's own."""
     recipe = tmp_path / "train.sh"
     lengths = "--max_source_length 64 --max_target_length 128 --per_device_train_batch_size 1 --fp16"
@@ -454,7 +438,7 @@ def test_an_option_that_may_say_what_is_trained_ends_in_no_false_error(
 
 
 @pytest.mark.parametrize(("method", "free"), [("lora", "22"), ("qlora", "14"), ("full", "80")])
-def test_a_tight_fit_has_the_ends_of_the_block(run: Any, facts_file: Any, method: str, free: str) -> None:
+def test_a_tight_fit_has_the_ends_of_the_block(run, facts_file, method, free):
     words = ["--model", "Qwen/Qwen2.5-7B-Instruct", "--gpu-memory", free, "--method", method, *CHECKPOINTING]
     words += ["--set", "recipe.max_length=2048", "--no-config", "--facts", facts_file({})]
     out = run("memory", *words, env={"PATH": ""}).out
@@ -470,7 +454,7 @@ def test_a_tight_fit_has_the_ends_of_the_block(run: Any, facts_file: Any, method
         ("01-ai/Yi-34B-Chat", "lora", "the weights is"),
     ],
 )
-def test_the_dtype_of_quantised_weights_is_not_assumed(without_files: Any, model: str, method: str, said: str) -> None:
+def test_the_dtype_of_quantised_weights_is_not_assumed(without_files, model, method, said):
     words = ["--gpu", "4090", "--method", method, "--set", "recipe.max_length=2048"]
     _, section, _ = without_files("--model", model, *words)
     assert any(f"dtype of {said} not known" in text for text in section["assumed"])
@@ -485,9 +469,7 @@ actor_rollout_ref.rollout.gpu_memory_utilization=0.9 trainer.n_gpus_per_node=1
 
 
 @pytest.mark.parametrize(("gpu", "found"), [("A100-80GB", False), ("L40S", True)])
-def test_answers_whose_length_decides_are_named_with_the_key(
-    without_files: Any, tmp_path: Path, gpu: str, found: bool
-) -> None:
+def test_answers_whose_length_decides_are_named_with_the_key(without_files, tmp_path, gpu, found):
     (recipe := tmp_path / "grpo.sh").write_text(" ".join(GRPO.splitlines()))
     known = ["--set", "recipe.attn=flash_attention_2", "--set", "pkg.verl=0.5.0"]
     code, section, out = without_files("--recipe", str(recipe), "--gpu", f"1x{gpu}", *known)

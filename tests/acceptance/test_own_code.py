@@ -65,7 +65,7 @@ def judged(check: Any, write: Any) -> Callable[..., tuple[int, list[dict[str, An
 
 
 @pytest.mark.parametrize("release", ["5.3.0", "5.7.0", "6.2.0"])
-def test_what_a_package_serves_by_a_finder_is_not_missing(judged: Any, release: str):
+def test_what_a_package_serves_by_a_finder_is_not_missing(judged, release):
     """sentence-transformers serves its old modules by a finder from 5.4 on."""
     script = (
         "from sentence_transformers.losses import MatryoshkaLoss\nfrom sentence_transformers.models import Pooling\n"
@@ -73,7 +73,7 @@ def test_what_a_package_serves_by_a_finder_is_not_missing(judged: Any, release: 
     assert judged(script, **{"sentence-transformers": release, "transformers": "4.51.3"}) == (0, [])
 
 
-def test_names_that_went_are_named_with_their_lines_and_new_places(judged: Any):
+def test_names_that_went_are_named_with_their_lines_and_new_places(judged):
     code, findings = judged(SCRIPT, datasets="3.0.0", numpy="1.26.4")
     assert code == 1
     said = {finding["message"]: [place["line"] for place in finding["locations"]] for finding in findings}
@@ -84,7 +84,7 @@ def test_names_that_went_are_named_with_their_lines_and_new_places(judged: Any):
     assert all(finding["severity"] == "error" and finding["gate"] for finding in findings)
 
 
-def test_a_script_that_the_recipe_starts_is_judged_as_code(check: Any, write: Any):
+def test_a_script_that_the_recipe_starts_is_judged_as_code(check, write):
     write("launch/run.sh", "torchrun --nproc_per_node 2 launch/train.py --learning_rate 1e-4\n")
     write("launch/train.py", "from transformers import Trainer\nTrainer(None, tokenizer=1).train()\n")
     write(
@@ -128,9 +128,7 @@ TRAIN, OLD = (f"python {name}.py --model_name_or_path a/b --bf16 True --output_d
         (f"bash prepare.sh\n{TRAIN}", "run.sh", False),
     ],
 )
-def test_a_script_that_the_judged_run_does_not_start_is_not_judged(
-    check: Any, write: Any, script: str, name: str, judged: bool
-):
+def test_a_script_that_the_judged_run_does_not_start_is_not_judged(check, write, script, name, judged):
     write("train.py", "from transformers import Trainer\nTrainer(None).train()\n")
     write("old.py", "from transformers import Trainer\nprint 1\n")
     write("prepare.sh", f"echo ready\nexit 0\n{OLD}")
@@ -140,7 +138,7 @@ def test_a_script_that_the_judged_run_does_not_start_is_not_judged(
     assert told.code == (3 if judged else 0)
 
 
-def test_where_a_started_script_describes_no_run_its_code_is_judged(check: Any, write: Any):
+def test_where_a_started_script_describes_no_run_its_code_is_judged(check, write):
     write("run.sh", "python $(dirname $0)/own.py --lr 1e-4\n")
     write("own.py", "from transformers import AdamW\nAdamW([])\n")
     told = check("run.sh", packages={"transformers": "5.23.0"})
@@ -161,19 +159,23 @@ def test_where_a_started_script_describes_no_run_its_code_is_judged(check: Any, 
 
 
 @pytest.mark.parametrize(
-    ("script", "place"),
+    ("script", "place", "start", "trains"),
     [
-        ("from pkg.main import run\nrun()\n", "pkg"),
-        ("import pkg.main as own\nown.run()\n", "pkg"),
-        ("def main():\n    from pkg import main\n    main.run()\nmain()\n", "src/pkg"),
-        ("try:\n    from pkg.main import run\nexcept ImportError:\n    raise\nrun()\n", "pkg"),
-        ("from pkg import run\nrun()\n", "pkg"),
+        ("from pkg.main import run\nrun()\n", "pkg", "train.py", True),
+        ("import pkg.main as own\nown.run()\n", "pkg", "run.sh", True),
+        ("def main():\n    from pkg import main\n    main.run()\nmain()\n", "src/pkg", "python train.py --lr 1", True),
+        ("try:\n    from pkg.main import run\nexcept ImportError:\n    raise\nrun()\n", "pkg", "train.py", True),
+        ("from pkg import run\nrun()\n", "pkg", "run.sh", True),
+        # Nothing is known to train: the code alone is judged.
+        ("from pkg.main import run\nrun()\n", "pkg", "train.py", False),
+        ("import pkg.main as own\nown.run()\n", "pkg", "run.sh", False),
+        ("def main():\n    from pkg import main\n    main.run()\nmain()\n", "src/pkg", "run.sh", False),
+        ("try:\n    from pkg.main import run\nexcept ImportError:\n    raise\nrun()\n", "pkg", "run.sh", False),
+        ("from pkg import run\nrun()\n", "pkg", "python train.py --lr 1", False),
     ],
 )
-@pytest.mark.parametrize("start", ["train.py", "run.sh", "python train.py --lr 1"])
-@pytest.mark.parametrize("trains", [True, False])
 def test_modules_that_a_script_of_the_recipe_imports_are_judged_at_their_own_lines(
-    check: Any, write: Any, script: str, place: str, start: str, trains: bool
+    check, write, script, place, start, trains
 ):
     write("train.py", script)
     write("run.sh", "torchrun --nproc_per_node 2 train.py --lr 1\n")
@@ -188,7 +190,7 @@ def test_modules_that_a_script_of_the_recipe_imports_are_judged_at_their_own_lin
     assert "train.py:1" not in told.out
 
 
-def test_beside_a_recipe_that_describes_no_run_the_rest_is_judged(check: Any, write: Any):
+def test_beside_a_recipe_that_describes_no_run_the_rest_is_judged(check, write):
     write("own.py", "from transformers import AdamW\nAdamW([])\n")
     words = ["--recipe", "uv run train-sft --config sft.yaml"]
     told = check(*words, "--code", "own.py", packages={"transformers": "5.23.0"})
@@ -213,36 +215,36 @@ GUARDED = (
 
 
 @pytest.mark.parametrize(("content", "datasets"), [(SCRIPT, "2.14.0"), (GUARDED, "3.0.0")])
-def test_what_is_still_there_or_provided_for_is_not_told(judged: Any, content: str, datasets: str):
+def test_what_is_still_there_or_provided_for_is_not_told(judged, content, datasets):
     assert judged(content, datasets=datasets, numpy="1.23.5") == (0, [])
 
 
-def test_a_function_that_nothing_calls_only_warns(judged: Any):
+def test_a_function_that_nothing_calls_only_warns(judged):
     code, findings = judged("def f():\n    from datasets import load_metric\n", datasets="3.0.0")
     assert code == 0 and [finding["severity"] for finding in findings] == ["warning"]
 
 
-def test_a_release_that_ends_one_error_alone_says_which_stays(judged: Any):
+def test_a_release_that_ends_one_error_alone_says_which_stays(judged):
     _, findings = judged("from trl import DPOTrainer, GRPOConfig\nDPOTrainer(None, beta=0.1)\n", trl="0.13.0")
     said = {fix["constraints"][0]: fix["predicted"] for one in findings for fix in one["fixes"] if fix["constraints"]}
     assert [*said] == ["trl==0.14.0"]  # a fix that goes the other way (0.12.2) is not offered beside it
     assert said["trl==0.14.0"].startswith("alone it is not enough: trl 0.14.0 does not take trl.DPOTrainer(beta=)")
 
 
-def test_a_notebook_names_the_cell(judged: Any):
+def test_a_notebook_names_the_cell(judged):
     cells = ("!pip install datasets", "x = 1\nfrom datasets import load_metric")
     _, (finding,) = judged(notebook(*cells), "train.ipynb", datasets="3.0.0")
     assert finding["locations"] == [{"path": "train.ipynb", "line": 2, "cell": 2}]
 
 
-def test_a_person_reads_where_and_what(check: Any, write: Any):
+def test_a_person_reads_where_and_what(check, write):
     write("train.py", SCRIPT)
     out = check("--code", "train.py", packages={"datasets": "3.0.0", "numpy": "1.23.5"}).out
     assert {"Code         train.py", "error[use-name-moved]", "  --> train.py:2"} <= set(out.splitlines())
     assert "datasets 3.0.0 has no datasets.load_metric; instead: evaluate.load" in out
 
 
-def test_a_facts_file_carries_the_uses_to_another_machine(run: Any, write: Any, facts_file: Any):
+def test_a_facts_file_carries_the_uses_to_another_machine(run, write, facts_file):
     write("train.py", SCRIPT)
     carried = run("facts", "--path", "none", "--code", "train.py", "--format", "json").json
     given = facts_file({**{key: carried["facts"][key] for key in ("use", "code.files")}, "pkg.datasets": "3.0.0"})
@@ -250,13 +252,13 @@ def test_a_facts_file_carries_the_uses_to_another_machine(run: Any, write: Any, 
     assert found["use-name-moved"]["locations"] == [{"path": "train.py", "line": 2}]
 
 
-def test_for_others_the_facts_name_no_file(run: Any, write: Any):
+def test_for_others_the_facts_name_no_file(run, write):
     write("secret_project/train.py", SCRIPT)
     out = run("facts", "--path", "none", "--code", "secret_project/train.py", "--format", "json", "--public").out
     assert "secret_project" not in out and "load_metric" in out
 
 
-def test_the_configuration_names_the_code_once_for_all(check: Any, write: Any, tmp_path: Path):
+def test_the_configuration_names_the_code_once_for_all(check, write, tmp_path):
     write("project/src/train.py", SCRIPT)
     write("project/pyproject.toml", '[tool.envdoctor]\ncode = ["src"]\n')
     result = check("--format", "json", cwd=tmp_path / "project")
@@ -264,7 +266,7 @@ def test_the_configuration_names_the_code_once_for_all(check: Any, write: Any, t
     assert places == [str(Path("src", "train.py"))]
 
 
-def test_code_that_was_not_read_is_said_and_fails_the_run_when_it_was_named(check: Any, write: Any):
+def test_code_that_was_not_read_is_said_and_fails_the_run_when_it_was_named(check, write):
     write("src/good.py", "import datasets")
     write("src/bad.py", "print 'x'")
     folder = check("--code", "src")
@@ -281,7 +283,7 @@ def test_code_that_was_not_read_is_said_and_fails_the_run_when_it_was_named(chec
         ("python -m bad -c bad.py", 3),
     ],
 )
-def test_behind_code_on_the_command_line_no_file_is_the_script(check: Any, write: Any, command: str, code: int):
+def test_behind_code_on_the_command_line_no_file_is_the_script(check, write, command, code):
     write("train.py", "from transformers import Trainer\nTrainer(None).train()\n")
     write("bad.py", "from transformers import Trainer\nprint 1\n")
     write("run.sh", f"{command}\npython train.py --model_name_or_path a/b --output_dir o\n")
@@ -290,13 +292,13 @@ def test_behind_code_on_the_command_line_no_file_is_the_script(check: Any, write
 
 
 @pytest.mark.parametrize("path", ["gone.py", "notes.txt", "none"])
-def test_a_path_without_code_is_a_wrong_use(check: Any, write: Any, path: str):
+def test_a_path_without_code_is_a_wrong_use(check, write, path):
     write("notes.txt", "")
     result = check("--code", path)
     assert result.code == 2 and path in result.err and "Traceback" not in result.err
 
 
-def test_a_folder_with_training_code_gets_one_hint(run: Any, write: Any):
+def test_a_folder_with_training_code_gets_one_hint(run, write):
     hint = "--code train.py checks what your own code uses"
     assert hint not in run("check", "--path", "none").out
     write("train.py", "import os\nfrom trl import SFTTrainer\n")
@@ -310,7 +312,7 @@ def test_a_folder_with_training_code_gets_one_hint(run: Any, write: Any):
     assert "--code ." not in run("check", "--path", "none", "--recipe", "run.yaml").out
 
 
-def test_installed_files_are_asked_where_no_release_is_known(run: Any, write: Any, tmp_path: Path):
+def test_installed_files_are_asked_where_no_release_is_known(run, write, tmp_path):
     init = "class Handle:\n    def __init__(self, length): ...\n"
     install(tmp_path / "site", "spade", "2.0", files={"spade/__init__.py": init, "spade/deep.py": "def dig(): ..."})
     uses = ("from spade.deep import dig", "Handle(length=1)", "Handle(width=2)", "import nowhere")
@@ -322,7 +324,7 @@ def test_installed_files_are_asked_where_no_release_is_known(run: Any, write: An
     assert {finding["severity"] for finding in findings.values()} == {"warning"}
 
 
-def test_nothing_of_the_code_is_run(run: Any, write: Any, tmp_path: Path):
+def test_nothing_of_the_code_is_run(run, write, tmp_path):
     install(tmp_path / "site", "spade", "2.0", files={"spade/__init__.py": "open('ran', 'w')"})
     write("train.py", f"import spade\nopen({str(tmp_path / 'ran')!r}, 'w')\n")
     assert run("check", "--path", "site", "--code", ".").code in (0, 1)
@@ -330,7 +332,7 @@ def test_nothing_of_the_code_is_run(run: Any, write: Any, tmp_path: Path):
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="named pipes")
-def test_hostile_code_is_named_and_costs_nothing_else(check: Any, write: Any, tmp_path: Path):
+def test_hostile_code_is_named_and_costs_nothing_else(check, write, tmp_path):
     os.mkfifo(tmp_path / "pipe.py")
     write("deep.py", "x = " + "(" * 3000)
     write("null.py", "x = 1\0")
@@ -344,7 +346,7 @@ def test_hostile_code_is_named_and_costs_nothing_else(check: Any, write: Any, tm
         assert f"Not judged: {name}: " in result.out
 
 
-def test_where_there_is_no_torch_a_whole_set_is_what_comes_next(run: Any, tmp_path: Path, write: Any) -> None:
+def test_where_there_is_no_torch_a_whole_set_is_what_comes_next(run, tmp_path, write):
     EnvBuilder(symlinks=os.name != "nt").create(tmp_path / "alone")
     write("train.py", "import torch\nfrom peft import LoraConfig\nfrom trl import SFTTrainer\nSFTTrainer(model)\n")
     said = run("check", "--python", str(tmp_path / "alone"), "--recipe", "train.py", "--code", "train.py").out
@@ -354,7 +356,7 @@ def test_where_there_is_no_torch_a_whole_set_is_what_comes_next(run: Any, tmp_pa
 
 
 @pytest.mark.parametrize(("datasets", "is_told"), [("4.0.0", True), ("3.6.0", False)])
-def test_a_loading_script_is_asked_about_where_datasets_runs_none(check: Any, write: Any, datasets: str, is_told: bool):
+def test_a_loading_script_is_asked_about_where_datasets_runs_none(check, write, datasets, is_told):
     write("train.py", "from datasets import load_dataset\nload_dataset('c4', trust_remote_code=True)\n")
     result = check("--code", "train.py", "--format", "json", packages={"datasets": datasets})
     assert ("datasets-4-runs-no-loading-script" in result.found) is is_told and result.code == 0

@@ -41,8 +41,8 @@ def environment(tmp_path: Path) -> Callable[[str | None], Path]:
     ids=["none", "broken", "exits", "old", "crashes"],
 )
 def test_a_torch_that_cannot_be_used_is_one_sentence_and_exit_3_and_known_to_rules(
-    run: Run, environment: Callable[[str | None], Path], text: str | None, says: str, ending: str
-) -> None:
+    run, environment, text, says, ending
+):
     home = str(environment(text))
     done = run("probe", "--python", home)
     assert done.code == 3
@@ -54,7 +54,7 @@ def test_a_torch_that_cannot_be_used_is_one_sentence_and_exit_3_and_known_to_rul
     assert facts["probe"]["incomplete"] and "probe.device" not in facts
 
 
-def test_imports_are_tried_where_torch_cannot_be_used(run: Run, environment: Callable[[str | None], Path]) -> None:
+def test_imports_are_tried_where_torch_cannot_be_used(run, environment):
     home = environment(None)
     (site,) = home.glob("lib/python*/site-packages")
     install(site, "peft", "0.17.0", files={"peft/__init__.py": "from os import nothing_of_this_name\n"})
@@ -64,7 +64,7 @@ def test_imports_are_tried_where_torch_cannot_be_used(run: Run, environment: Cal
     assert "could not run" not in done.out
 
 
-def test_the_catalogue_is_listed(run: Run) -> None:
+def test_the_catalogue_is_listed(run):
     done = run("probe", "--list")
     assert done.code == 0
     assert any(line.startswith("attention ") and "(quick, full)" in line for line in done.out.splitlines())
@@ -80,15 +80,13 @@ def test_the_catalogue_is_listed(run: Run) -> None:
         (["--python", "/no/such/python"], "/no/such/python"),
     ],
 )
-def test_wrong_use_is_exit_2(run: Run, arguments: list[str], says: str) -> None:
+def test_wrong_use_is_exit_2(run, arguments, says):
     done = run("probe", *arguments)
     assert done.code == 2
     assert says in done.err
 
 
-def test_a_gpu_that_was_asked_for_and_is_not_there_is_one_sentence_and_exit_3(
-    run: Run, environment: Callable[[str | None], Path]
-) -> None:
+def test_a_gpu_that_was_asked_for_and_is_not_there_is_one_sentence_and_exit_3(run, environment):
     torch = "__version__ = '2.5.0'\nclass cuda:\n    is_available = staticmethod(lambda: False)\n"
     done = run("probe", "--python", str(environment(torch)), "--device", "cuda", "--force")
     assert done.code == 3
@@ -96,9 +94,7 @@ def test_a_gpu_that_was_asked_for_and_is_not_there_is_one_sentence_and_exit_3(
     assert line == "error: the experiments could not run: torch sees no CUDA device"
 
 
-def test_nothing_is_started_for_a_model_of_which_nothing_is_known(
-    run: Run, environment: Callable[[str | None], Path], tmp_path: Path
-) -> None:
+def test_nothing_is_started_for_a_model_of_which_nothing_is_known(run, environment, tmp_path):
     home = environment(f"open({str(tmp_path / 'started')!r}, 'w')")
     done = run("probe", "--python", str(home), "--device", "cpu", "--model", "nosuchorg/x")
     assert done.code == 3
@@ -106,7 +102,7 @@ def test_nothing_is_started_for_a_model_of_which_nothing_is_known(
     assert not (tmp_path / "started").exists()
 
 
-def test_a_file_that_is_there_is_not_overwritten_by_a_script(run: Run, tmp_path: Path) -> None:
+def test_a_file_that_is_there_is_not_overwritten_by_a_script(run, tmp_path):
     (tmp_path / "mine.py").write_text("precious")
     done = run("probe", "--reproducer", "mine.py")
     assert done.code == 2
@@ -114,7 +110,7 @@ def test_a_file_that_is_there_is_not_overwritten_by_a_script(run: Run, tmp_path:
     assert (tmp_path / "mine.py").read_text() == "precious"
 
 
-def test_nothing_of_a_working_directory_is_imported(run: Run, tmp_path: Path) -> None:
+def test_nothing_of_a_working_directory_is_imported(run, tmp_path):
     folder = tmp_path / "here"
     folder.mkdir()
     for name in ("torch", "json", "transformers"):
@@ -123,9 +119,7 @@ def test_nothing_of_a_working_directory_is_imported(run: Run, tmp_path: Path) ->
     assert "imported from the working directory" not in done.out + done.err
 
 
-def test_check_names_the_command_that_settles_a_finding_and_runs_it(
-    run: Run, environment: Callable[[str | None], Path]
-) -> None:
+def test_check_names_the_command_that_settles_a_finding_and_runs_it(run, environment):
     home = environment("__version__ = '2.5.0'\nraise ImportError('no GPU here')")
     about = ["--python", str(home), "--model", "THUDM/glm-4-9b-chat-hf", "--set", "recipe.batch_size=4"]
     done = run("check", *about, "--format", "json")
@@ -139,7 +133,7 @@ def test_check_names_the_command_that_settles_a_finding_and_runs_it(
 
 
 @pytest.mark.torch
-def test_a_healthy_torch_passes_records_and_replays(run: Run, torch_python: str, tmp_path: Path) -> None:
+def test_a_healthy_torch_passes_records_and_replays(run, torch_python, tmp_path):
     about = ["--python", torch_python, "--device", "cpu", "--only", "nan-honesty,dead-rows"]
     done = run("probe", *about, "--record", "run.jsonl", "--format", "json", "-v", timeout=300)
     section = done.json["sections"]["probe"]
@@ -154,7 +148,7 @@ def test_a_healthy_torch_passes_records_and_replays(run: Run, torch_python: str,
     assert again.json["facts"]["probe"] == done.json["facts"]["probe"]
 
 
-def test_the_results_of_each_child_come_before_the_facts(run: Run, tmp_path: Path) -> None:
+def test_the_results_of_each_child_come_before_the_facts(run, tmp_path):
     about = {"probe": "attention", "device": "cpu", "dtype": "bf16", "backend": "default"}
     ratio = dict.fromkeys(("o", "dq", "dk", "dv"), 1.5)
     seen = {**about, "judge": "attention", "case": "L64", "params": {"S": 64}, "ratio": ratio}

@@ -4,7 +4,6 @@ import json
 import re
 import shutil
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -103,38 +102,25 @@ def test_what_is_typed_wins_over_the_recipe(run, facts_file, key, words, value):
     assert fact(run, facts_file, key, "--recipe", STORIES / "4" / "train.yaml", *words) == value
 
 
-def test_a_model_that_is_not_here_is_a_warning(check, tmp_path):
-    (tmp_path / "train.yaml").write_text(TRAIN.replace("THUDM/glm-4-9b-chat-hf", "/no/such/model"))
-    result = check("--recipe", "train.yaml")
-    assert "train.yaml:1 names the model /no/such/model, which is not on this machine" in result.out
+AWAY = "names the model {}, which is not on this machine: judged as {}, by its name"
 
 
 @pytest.mark.parametrize(
-    ("written", "judged"),
+    ("written", "judged", "told"),
     [
-        ("/m/ZhipuAI/glm-4-9b-chat-hf", "ZhipuAI/glm-4-9b-chat-hf"),
-        ("/data/glm-4-9b-chat-hf/", "glm-4-9b-chat-hf"),
-        ("/c/models--THUDM--glm-4-9b-chat-hf/snapshots/0", "THUDM/glm-4-9b-chat-hf"),
+        ("/no/such/model", None, "train.yaml:1 names the model /no/such/model, which is not on this machine"),
+        ("/m/ZhipuAI/glm-4-9b-chat-hf", "ZhipuAI/glm-4-9b-chat-hf", AWAY),
+        ("/data/glm-4-9b-chat-hf/", "glm-4-9b-chat-hf", AWAY),
+        ("/c/models--THUDM--glm-4-9b-chat-hf/snapshots/0", "THUDM/glm-4-9b-chat-hf", AWAY),
+        ("THUDM/glm-4-9b-chat-hff", None, "is known as THUDM/glm-4-9b-chat-hff; did you mean THUDM/glm-4-9b-chat-hf?"),
+        ("REQUIRED", None, None),  # a word in the place of a model
     ],
 )
-def test_a_path_to_a_known_model_that_is_not_here_is_judged_by_its_name(check, tmp_path, written, judged):
+def test_what_is_said_of_a_model_that_is_not_here(check, tmp_path, written, judged, told):
     (tmp_path / "train.yaml").write_text(TRAIN.replace("THUDM/glm-4-9b-chat-hf", written))
-    result = check("--recipe", "train.yaml")
-    assert f"names the model {written}, which is not on this machine: judged as {judged}, by its name" in " ".join(
-        result.out.split()
-    )
-    assert "(family glm4)" in result.out
-
-
-def test_a_word_in_the_place_of_a_model_is_none(check, tmp_path):
-    (tmp_path / "train.yaml").write_text(TRAIN.replace("THUDM/glm-4-9b-chat-hf", "REQUIRED"))
-    assert "REQUIRED" not in check("--recipe", "train.yaml").out
-
-
-def test_a_misspelt_model_is_said(check, tmp_path):
-    (tmp_path / "train.yaml").write_text(TRAIN.replace("THUDM/glm-4-9b-chat-hf", "THUDM/glm-4-9b-chat-hff"))
-    said = "no model is known as THUDM/glm-4-9b-chat-hff; did you mean THUDM/glm-4-9b-chat-hf?"
-    assert said in " ".join(check("--recipe", "train.yaml").out.split())
+    out = " ".join(check("--recipe", "train.yaml").out.split())
+    assert told.format(written, judged) in out if told else written not in out
+    assert not judged or "(family glm4)" in out
 
 
 RAY = "ray_num_workers: 1\nresources_per_worker:\n  GPU: 1\n"
@@ -273,6 +259,15 @@ def test_each_training_command_of_a_script_can_be_judged(check, tmp_path):
         assert said.format(*lines) in out and f"(transformers, {dtype}" in out.replace("full, ", "")
 
 
+CONTINUED = """# of two
+torchrun \\
+ train.py --max_steps 1 \\
+ --fp16 True
+echo done
+python train.py --max_steps 1 --bf16 True
+"""
+
+
 @pytest.mark.parametrize(
     ("recipes", "sentence"),
     [
@@ -287,17 +282,18 @@ def test_each_training_command_of_a_script_can_be_judged(check, tmp_path):
     ],
 )
 def test_a_line_without_a_command_is_refused(check, tmp_path, recipes, sentence):
-    first, second = (
-        "torchrun \\\n train.py --max_steps 1 \\\n --fp16 True",
-        "python train.py --max_steps 1 --bf16 True",
-    )
-    (tmp_path / "run.sh").write_text(f"# of two\n{first}\necho done\n{second}\n")
+    (tmp_path / "run.sh").write_text(CONTINUED)
     (tmp_path / "train.py").write_text(SCRIPT)
     (tmp_path / "run.yaml").write_text("stage: sft\nmodel_name_or_path: a/b\n")
     result = check(*(word for recipe in recipes for word in ("--recipe", recipe)))
     assert (result.code, result.err.strip()) == (2, f"envdoctor: --recipe {sentence}")
-    for line in (2, 3, 4):  # of a command that goes on below
-        assert "run.sh:3 is the run that is judged" in " ".join(check("--recipe", f"run.sh:{line}").out.split())
+
+
+@pytest.mark.parametrize("line", [2, 3, 4])
+def test_each_line_of_a_command_that_goes_on_below_names_it(check, tmp_path, line):
+    (tmp_path / "run.sh").write_text(CONTINUED)
+    (tmp_path / "train.py").write_text(SCRIPT)
+    assert "run.sh:3 is the run that is judged" in " ".join(check("--recipe", f"run.sh:{line}").out.split())
 
 
 @pytest.mark.parametrize(
@@ -386,8 +382,8 @@ def test_a_key_that_no_class_of_a_script_takes_is_an_error_and_one_of_its_own_is
     ],
 )
 def test_adapters_that_the_script_makes_float32_have_gradients_that_can_be_unscaled(
-    run: Any, facts_file: Any, tmp_path: Path, cast: str, found: bool
-) -> None:
+    run, facts_file, tmp_path, cast, found
+):
     (tmp_path / "t.py").write_text(f"""import peft, torch
 from peft import LoraConfig, get_peft_model, prepare_model_for_kbit_training
 from transformers import AutoModelForCausalLM, Trainer, TrainingArguments

@@ -346,7 +346,7 @@ HARMLESS = [
 ]
 
 
-def starting(line: str, file: str) -> Callable[[Path], object]:
+def starting(line: str, *files: str) -> Callable[[Path], object]:
     def change(site: Path) -> None:
         front = write(site.parent / "front", {"torch/__init__.py": "raise ImportError('not this one')\n"})
         hook = "import sys\nsys.meta_path.insert(0, object())\n"
@@ -356,7 +356,8 @@ def starting(line: str, file: str) -> Callable[[Path], object]:
         )
         with (site / "trl-1.0.0.dist-info/RECORD").open("a") as record:
             record.write(_line(site, "trl_hook.py"))
-        (site / file).write_text(line.replace("FRONT", str(front)) + "\n")
+        for file in files:
+            (site / file).write_text(line.replace("FRONT", str(front)) + "\n")
 
     return change
 
@@ -372,12 +373,12 @@ def test_a_torch_that_literal_code_puts_in_front_is_followed(live, line, file):
     assert any("not this one" in message for message in told(result)), told(result)
 
 
-@pytest.mark.parametrize("file", STARTS)
 @pytest.mark.parametrize("line", OPAQUE)
-def test_code_that_may_put_anything_in_front_is_not_judged(live, line, file):
-    result = live(starting(line, file))
+def test_code_that_may_put_anything_in_front_is_not_judged(live, line):
+    result = live(starting(line, *STARTS))
     assert result.code == 3
-    assert any(f"{file}: it runs code when Python starts" in text for text in result.json["unjudged"])
+    for file in STARTS:
+        assert any(f"{file}: it runs code when Python starts" in text for text in result.json["unjudged"]), file
 
 
 @pytest.mark.parametrize(
@@ -409,10 +410,9 @@ def test_what_cannot_be_judged_there_is_not_green_as_a_facts_file(live, run, tmp
     assert len(here.json["unjudged"]) == len(there.json["unjudged"]) > 0
 
 
-@pytest.mark.parametrize("file", STARTS)
 @pytest.mark.parametrize("line", HARMLESS)
-def test_harmless_code_at_start_is_not_accused(live, line, file):
-    result = live(starting(line, file))
+def test_harmless_code_at_start_is_not_accused(live, line):
+    result = live(starting(line, *STARTS))
     assert (result.code, result.json["findings"], result.json["unjudged"]) == (0, [], [])
 
 

@@ -11,7 +11,7 @@ from envdoctor.observe import Target
     ("kind", "started"),
     [("venv", True), ("conda", True), *((one, False) for one in ("path", "root", "facts", "report"))],
 )
-def test_nothing_of_what_is_only_read_is_started(kind: str, started: bool) -> None:
+def test_nothing_of_what_is_only_read_is_started(kind, started):
     facts = FactSet()
     facts.add(Fact("python.executable", "/there/bin/python", "", "environment"))
     assert Gathered(facts, Target(kind, "there", "")).interpreter == ("/there/bin/python" if started else None)

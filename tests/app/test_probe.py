@@ -59,7 +59,7 @@ def needs_the_cpu_in_use(report: Report) -> None:
         pytest.skip("training would not use the CPU of this machine")
 
 
-def test_a_healthy_run_passes_and_says_what_it_did(run: Callable[..., Report]) -> None:
+def test_a_healthy_run_passes_and_says_what_it_did(run):
     report = run(one=PASS, two=PASS + "\n" + PASS)
     assert report.exit_code == 0
     assert report.facts.value("probe.device") == "cpu"
@@ -73,7 +73,7 @@ def test_a_healthy_run_passes_and_says_what_it_did(run: Callable[..., Report]) -
     assert "  two                          2 pass" in text
 
 
-def test_a_failure_is_a_finding_with_its_evidence(run: Callable[..., Report]) -> None:
+def test_a_failure_is_a_finding_with_its_evidence(run):
     report = run(one=PASS, two=FAIL)
     needs_the_cpu_in_use(report)
     (finding,) = report.findings
@@ -87,16 +87,13 @@ def test_a_failure_is_a_finding_with_its_evidence(run: Callable[..., Report]) ->
     assert "training would use another device" not in text
 
 
-@pytest.mark.parametrize("name", names())
-def test_every_format_can_write_it(run: Callable[..., Report], name: str) -> None:
+def test_every_format_can_write_it(run):
     report = run(one=FAIL, two="import os; os.kill(os.getpid(), 11)")
-    assert "nan-gradient" in load(name)(report)
+    assert [name for name in names() if "nan-gradient" not in load(name)(report)] == []
 
 
 @pytest.mark.parametrize(("how", "code", "found"), [("kill(os.getpid(), 11)", 1, ["crash"]), ("_exit(0)", 3, [])])
-def test_a_crash_is_a_finding_and_what_no_rule_tells_of_makes_the_run_incomplete(
-    run: Callable[..., Report], how: str, code: int, found: list[str]
-) -> None:
+def test_a_crash_is_a_finding_and_what_no_rule_tells_of_makes_the_run_incomplete(run, how, code, found):
     report = run(one=f"import os; os.{how}", two=PASS)
     needs_the_cpu_in_use(report)
     assert report.exit_code == code
@@ -104,7 +101,7 @@ def test_a_crash_is_a_finding_and_what_no_rule_tells_of_makes_the_run_incomplete
     assert ("no answer from one cpu bf16 default: error: it ended" in render(report)) is (code == 3)
 
 
-def test_a_recording_gives_the_same_results_without_the_target(run: Callable[..., Report], tmp_path: Path) -> None:
+def test_a_recording_gives_the_same_results_without_the_target(run, tmp_path):
     path = tmp_path / "run.jsonl"
     first = run({"record": path}, one=PASS, two=FAIL)
     assert str(tmp_path) not in path.read_text(), "a recording names no folder of this machine"
@@ -115,13 +112,13 @@ def test_a_recording_gives_the_same_results_without_the_target(run: Callable[...
     assert second.target.because == "--replay"
 
 
-def test_only_what_was_asked_for_runs_and_the_list_says_so(run: Callable[..., Report]) -> None:
+def test_only_what_was_asked_for_runs_and_the_list_says_so(run):
     report = run({"only": ["two"]}, one=FAIL, two=PASS)
     assert [item["name"] for item in items(report)] == ["two"]
     assert report.facts.value("probe").incomplete == "only two ran"  # type: ignore[union-attr]
 
 
-def test_wrong_use_and_a_failed_job(run: Callable[..., Report], tmp_path: Path, facts_file: Any) -> None:
+def test_wrong_use_and_a_failed_job(run, tmp_path, facts_file):
     with pytest.raises(UsageProblem, match="did you mean two"):
         run({"only": ["twoo"]}, two=PASS)
     with pytest.raises(UsageProblem, match="--python PATH"):
@@ -130,7 +127,7 @@ def test_wrong_use_and_a_failed_job(run: Callable[..., Report], tmp_path: Path, 
         run({"record": tmp_path / "none" / "run.jsonl"})
 
 
-def test_the_recipe_and_the_model_reach_the_experiment(run: Callable[..., Report], model: Path) -> None:
+def test_the_recipe_and_the_model_reach_the_experiment(run, model):
     sources = Sources(python=sys.executable, cwd=model.parent, model="model", assignments=["recipe.batch_size=4"])
     report = run({"sources": sources}, one='emit({"kind": "info", "recipe": job["recipe"], "model": job["model"]})')
     (seen,) = report.probe["info"]
@@ -138,9 +135,7 @@ def test_the_recipe_and_the_model_reach_the_experiment(run: Callable[..., Report
     assert seen["model"] == str(model)
 
 
-def test_every_input_comes_of_a_seed_that_is_told_and_can_be_given_again(
-    run: Callable[..., Report], tmp_path: Path
-) -> None:
+def test_every_input_comes_of_a_seed_that_is_told_and_can_be_given_again(run, tmp_path):
     path = tmp_path / "run.jsonl"
     again = 'emit({"case": str(job["seed"]), "judge": "exact", "equal": False})'
     report = run({"record": path}, one=again)
@@ -160,9 +155,7 @@ def test_every_input_comes_of_a_seed_that_is_told_and_can_be_given_again(
     ("more", "ran"), [({}, False), ({"suite": "full"}, True), ({"only": ["one"]}, True), ({"model": "model"}, True)]
 )
 @pytest.mark.usefixtures("model")
-def test_what_is_known_of_released_code_is_not_run_and_said(
-    run: Callable[..., Report], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, more: dict[str, Any], ran: bool
-) -> None:
+def test_what_is_known_of_released_code_is_not_run_and_said(run, monkeypatch, tmp_path, more, ran):
     known = ReleasedResults({"one": 3}, "peft 0.21.2")
     monkeypatch.setattr("envdoctor.app.probe.released", lambda *_: known)
     path = tmp_path / "run.jsonl"
@@ -176,16 +169,14 @@ def test_what_is_known_of_released_code_is_not_run_and_said(
         assert told.exit_code == 0
 
 
-def test_all_ranks_of_a_job_draw_the_same_numbers(run: Callable[..., Report]) -> None:
+def test_all_ranks_of_a_job_draw_the_same_numbers(run):
     variables = {"WORLD_SIZE": "2", "MASTER_ADDR": "n", "MASTER_PORT": "1"}
     ranks = [launched({**variables, "RANK": str(rank)}) for rank in range(2)]
     other = launched({**variables, "MASTER_PORT": "2", "RANK": "0"})
     assert _drawn(ranks[0]) == _drawn(ranks[1]) != _drawn(other)
 
 
-def test_a_failure_where_nobody_knows_what_trains_is_no_clean_run(
-    run: Callable[..., Report], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failure_where_nobody_knows_what_trains_is_no_clean_run(run, monkeypatch):
     monkeypatch.setattr("envdoctor.app.probe.in_use", lambda *_: Unknown("the driver was not asked"))
     report = run(one=FAIL, two=PASS)
     assert report.exit_code == 3
@@ -197,7 +188,7 @@ def test_a_failure_where_nobody_knows_what_trains_is_no_clean_run(
     assert run({"only": ["two"]}).exit_code == 0, "what is right needs no device in use"
 
 
-def test_what_was_done_only_at_the_second_try_is_a_warning(run: Callable[..., Report]) -> None:
+def test_what_was_done_only_at_the_second_try_is_a_warning(run):
     flaky = "import os\nif not os.path.exists('mark'):\n    open('mark', 'w').close(); os.abort()\n"
     report = run(one=PASS, two=flaky + PASS)
     assert [item["signature"] for item in items(report)] == ["ok", "crashed-once", "ok"]
@@ -214,9 +205,7 @@ def test_what_was_done_only_at_the_second_try_is_a_warning(run: Callable[..., Re
         ("pass", "two measured nothing: it saw no case that can be judged"),
     ],
 )
-def test_what_was_asked_for_and_measured_nothing_is_no_clean_run(
-    run: Callable[..., Report], body: str, why: str, tmp_path: Path
-) -> None:
+def test_what_was_asked_for_and_measured_nothing_is_no_clean_run(run, body, why, tmp_path):
     path = tmp_path / "run.jsonl"
     report = run({"only": ["two"], "record": path}, one=PASS, two=body)
     assert report.exit_code == 3
@@ -227,7 +216,7 @@ def test_what_was_asked_for_and_measured_nothing_is_no_clean_run(
     assert run().exit_code == 0, "what nobody asked for by name may be skipped"
 
 
-def test_a_probe_without_anything_for_this_device_measured_nothing(run: Callable[..., Report], tmp_path: Path) -> None:
+def test_a_probe_without_anything_for_this_device_measured_nothing(run, tmp_path):
     home = payload(tmp_path)
     write_probe(home, "one", PASS, suites={"quick": [{"devices": ["cuda"]}]})
     report = run({"only": ["one"]})
@@ -246,9 +235,7 @@ OWN = "emit({'case': 'a', 'params': {'model': 'own glm'}, %s})\n"
         (PASS, 0),
     ],
 )
-def test_a_model_that_was_given_and_not_measured_is_no_clean_run(
-    run: Callable[..., Report], model: Path, body: str, code: int
-) -> None:
+def test_a_model_that_was_given_and_not_measured_is_no_clean_run(run, model, body, code):
     path = model.parent / "run.jsonl"
     sources = Sources(python=sys.executable, cwd=model.parent, model="model")
     report = run({"sources": sources, "record": path}, one=body)
@@ -258,7 +245,7 @@ def test_a_model_that_was_given_and_not_measured_is_no_clean_run(
     assert '"model": "model"' in path.read_text()
 
 
-def test_gpus_that_were_asked_for_and_are_busy_are_missing_from_the_answer(tmp_path: Path) -> None:
+def test_gpus_that_were_asked_for_and_are_busy_are_missing_from_the_answer(tmp_path):
     home = payload(tmp_path)
     for name, body in (("context", CONTEXT), ("one", PASS)):
         write_probe(home, name, body, alone=name == "context", gpu_memory_mib=None)

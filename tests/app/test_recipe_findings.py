@@ -40,7 +40,7 @@ trl/sft.yaml trl/zero3.yaml unsloth/train.py vllm/serve.sh vllm/serve.yaml weclo
 
 
 @pytest.mark.parametrize("name", HEALTHY.split())
-def test_a_healthy_recipe_gives_nothing(told: Any, name: str):
+def test_a_healthy_recipe_gives_nothing(told, name):
     larger = {"gpu": [{"name": "NVIDIA H200", "cc": "9.0", "memory_gib": 141}] * 8} if "openrlhf" in name else {}
     assert list(told(FIXTURES / "recipes" / name, model="meta-llama/Meta-Llama-3-8B", **larger)) == []
 
@@ -61,7 +61,7 @@ DIVIDED = [
 
 @pytest.mark.parametrize(("launcher", "option", "typed", "told_so"), DIVIDED)
 def test_a_run_that_may_be_divided_or_train_adapters_is_not_said_to_fit_at_no_length(
-    told: Any, tmp_path: Path, launcher: str, option: str, typed: tuple[str, ...], told_so: bool
+    told, tmp_path, launcher, option, typed, told_so
 ):
     """Full fine-tuning of 8 billion weights in bfloat16 by AdamW takes 75 GiB before any sample, 90 with DDP's."""
     command = f"{launcher} train.py --output_dir out --per_device_train_batch_size 1 --bf16 True {option}"
@@ -70,7 +70,7 @@ def test_a_run_that_may_be_divided_or_train_adapters_is_not_said_to_fit_at_no_le
     assert ("does-not-fit" in found) is told_so
 
 
-def test_the_defaults_of_grpo_beside_an_engine_may_need_more_than_80_gib(told: Any):
+def test_the_defaults_of_grpo_beside_an_engine_may_need_more_than_80_gib(told):
     """Eight samples of 1,536 tokens in float32 without checkpointing, and 30 % of the card for vLLM; most answers are
     shorter."""
     assert list(told(FIXTURES / "recipes" / "trl" / "grpo.sh")) == ["longest-answers-do-not-fit"]
@@ -85,7 +85,7 @@ MISTAKES = [
 
 
 @pytest.mark.parametrize(("name", "rule", "place"), MISTAKES)
-def test_a_mistake_is_found_with_its_line(told: Any, name: str, rule: str, place: str):
+def test_a_mistake_is_found_with_its_line(told, name, rule, place):
     locations = told(FIXTURES / "recipes" / name)[rule].locations
     assert place in [f"{Path(one.path).name}:{one.line}" for one in locations]
 
@@ -93,16 +93,22 @@ def test_a_mistake_is_found_with_its_line(told: Any, name: str, rule: str, place
 OPENRLHF = {"flash-attn": "0.8.9", "attn-implementation": "0.9.1", "param-dtype": "0.10.1", "dotted": "0.10.2"}
 
 
-@pytest.mark.parametrize("dialect", OPENRLHF)
-@pytest.mark.parametrize("release", OPENRLHF.values())
-def test_options_of_openrlhf_belong_to_releases(told: Any, dialect: str, release: str):
+@pytest.mark.parametrize(
+    ("dialect", "release"),
+    [
+        *OPENRLHF.items(),
+        *zip(list(OPENRLHF)[1:], OPENRLHF.values(), strict=False),
+        *zip(OPENRLHF, list(OPENRLHF.values())[1:], strict=False),
+    ],
+)
+def test_options_of_openrlhf_belong_to_releases(told, dialect, release):
     found = told(FIXTURES / "recipes" / "openrlhf" / f"{dialect}.sh", **{"pkg.openrlhf": release})
     assert ("openrlhf-options-of-another-release" not in found) is (OPENRLHF[dialect] == release)
 
 
 # LLaMA-Factory hands its keys to TrainingArguments, which had this one until 5.0, and declares none of that name.
 @pytest.mark.parametrize(("release", "lines"), [("4.57.6", []), ("5.0.0", [6]), ("5.23.0", [6])])
-def test_a_key_of_llamafactory_that_transformers_dropped(told: Any, tmp_path: Path, release: str, lines: list[int]):
+def test_a_key_of_llamafactory_that_transformers_dropped(told, tmp_path, release, lines):
     recipe = "stage: sft\nfinetuning_type: full\ntemplate: llama3\nbf16: true\nfsdp: [full_shard, auto_wrap]\n"
     (tmp_path / "sft.yaml").write_text(f"{recipe}fsdp_transformer_layer_cls_to_wrap: LlamaDecoderLayer\n")
     found = told(tmp_path / "sft.yaml", **{"pkg.transformers": release, "pkg.llamafactory": "0.9.5"})
@@ -114,7 +120,7 @@ def test_a_key_of_llamafactory_that_transformers_dropped(told: Any, tmp_path: Pa
 @pytest.mark.parametrize(
     ("switch", "found"), [("", True), ("ALLOW_EXTRA_ARGS=1 ", False), ("ALLOW_EXTRA_ARGS=0 ", True)]
 )
-def test_llamafactory_may_be_told_to_drop_extra_keys(told: Any, tmp_path: Path, switch: str, found: bool):
+def test_llamafactory_may_be_told_to_drop_extra_keys(told, tmp_path, switch, found):
     recipe = "stage: sft\nfinetuning_type: full\nbf16: true\nfsdp_transformer_layer_cls_to_wrap: A\n"
     (tmp_path / "sft.yaml").write_text(recipe)
     (tmp_path / "run.sh").write_text(f"{switch}llamafactory-cli train sft.yaml\n")
@@ -126,7 +132,7 @@ def test_llamafactory_may_be_told_to_drop_extra_keys(told: Any, tmp_path: Path, 
 
 # DeepSpeed without ZeRO takes the loss scale of the fp16 section for bf16 too, enabled or not, from 0.17.6 to 0.18.5.
 @pytest.mark.parametrize("release", ["0.17.5", "0.17.6", "0.18.5", "0.18.6"])
-def test_bf16_without_zero_is_wrong_in_some_releases_of_deepspeed(told: Any, tmp_path: Path, release: str):
+def test_bf16_without_zero_is_wrong_in_some_releases_of_deepspeed(told, tmp_path, release):
     stage = '{"fp16": {"enabled": "auto"}, "bf16": {"enabled": "auto"}, "zero_optimization": {"stage": 0}}'
     (tmp_path / "ds_z0.json").write_text(stage)
     (tmp_path / "sft.yaml").write_text("stage: sft\nfinetuning_type: full\nbf16: true\ndeepspeed: ds_z0.json\n")
@@ -134,7 +140,7 @@ def test_bf16_without_zero_is_wrong_in_some_releases_of_deepspeed(told: Any, tmp
     assert ("deepspeed-zero-0-bf16-divides-gradients" in found) is (release in {"0.17.6", "0.18.5"})
 
 
-def test_the_first_story(told: Any, tmp_path: Path):
+def test_the_first_story(told, tmp_path):
     story = FIXTURES / "stories" / "1"
     found = told(story / "run.sh", **GLM)
     assert "glm4-9b-lora-keeps-all-activations-on-each-gpu" in found

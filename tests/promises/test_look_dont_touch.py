@@ -133,12 +133,3 @@ def test_without_no_cache_only_envdoctors_cache_is_written(watch, environment, p
     second = watch(*arguments, "--python", python_of(environment))
     assert not [path for path in second.written() if "__pycache__" not in path and path != os.devnull]
     assert re.sub(r"in [\d.]+ s", "", second.out) == re.sub(r"in [\d.]+ s", "", first.out)
-
-
-def test_a_file_in_the_working_directory_is_never_imported(run, tmp_path, environment, python_of):
-    for name in ("click", "json", "packaging", "yaml", "tomllib"):
-        (tmp_path / f"{name}.py").write_text("raise SystemExit('imported from the working directory')\n")
-    about = ("--no-config", "--python", python_of(environment), "--format", "json", "-v")
-    result = run("check", *about, cwd=tmp_path, fresh=True)
-    assert "imported from the working directory" not in result.err
-    assert result.json["facts"]["pkg.torch"]["value"] == "2.5.0+cu118"

@@ -110,6 +110,7 @@ def _become(job: int, out: int, errors: int) -> None:
 if __name__ == "__main__":
     sys.path.pop(0)
     import envdoctor
+    from envdoctor.app import Sources
     from envdoctor.matrix import matrix
 
     matrix._COMPILED = Path(sys.argv[2])
@@ -118,6 +119,12 @@ if __name__ == "__main__":
         place = path.relative_to(root).with_suffix("").parts
         if _OTHERS.isdisjoint(place):
             import_module(".".join(("envdoctor", *place)))
+    with tempfile.TemporaryDirectory() as folder:  # tables that a first run reads are read once, and not in every fork
+        Path(folder, "list.txt").write_text("torch==2.6.0\ntransformers==4.51.3\naccelerate==1.6.0\nnumpy==1.26.4\n")
+        Path(folder, "run.sh").write_text("trl sft --model_name_or_path Qwen/Qwen2.5-7B --use_peft --max_length 512\n")
+        machine = {"python": "3.11", "platform": "linux-x86_64", "gpu": "A100-80GB"}
+        sources = {"lock": "list.txt", "recipe": ("run.sh",), "cwd": folder, "target": machine, "environ": {}}
+        envdoctor.check(Sources(**sources, gpu=False))
     gc.freeze()  # a fork neither walks nor copies what it never used
     _serve(socket.socket(fileno=int(sys.argv[1])))
     runpy.run_module("envdoctor", run_name="__main__", alter_sys=True)

@@ -5,9 +5,10 @@ import json
 from pathlib import Path
 
 import pytest
-from known import judged
+from known import derived
 from observing import shipped
 
+from envdoctor.judge import Policy, judge
 from envdoctor.observe import facts_of_document
 
 STACKS = json.loads((Path(__file__).parent / "official_stacks.json").read_text(encoding="utf-8"))
@@ -35,6 +36,6 @@ def test_an_official_stack_has_no_error_that_is_not_true(stack, model, gpu):
     facts |= {"recipe.framework": framework, "recipe.method": METHODS[framework], "recipe.batch_size": 2}
     matrix = shipped()
     known = facts_of_document({"schema": "envdoctor.facts/1", "facts": facts}, "stack.json", matrix.registry)
-    judgement = judged(known, matrix)
-    errors = {f.id for f in judgement.findings if f.severity == "error" and f.superseded_by is None}
+    findings = judge(derived(known, matrix), matrix, Policy()).findings
+    errors = {f.id for f in findings if f.severity == "error" and f.superseded_by is None}
     assert errors == TRUE.get((stack, model), set())
