@@ -260,10 +260,11 @@ def test_the_family_of_a_name_admits_its_type() -> None:
     for name, row in ((name, one) for one in ROWS for name in one["names"]):
         repo = Fact("model.repo", name, "--model", "model")
         kind = Fact("model.type", row["config"]["model_type"], "by name", "model")
-        families = []
-        for told in ([repo], [repo, kind]):
-            facts = FactSet()
-            facts.update(told)
+
+        def family(*told: Fact) -> object:
+            facts = FactSet(told)
             derive(facts, MATRIX)
-            families.append(facts.value("model.family"))
-        assert isinstance(families[0], Unknown) or families[0] == families[1], name
+            return facts.value("model.family")
+
+        by_name = family(repo)
+        assert isinstance(by_name, Unknown) or by_name == family(repo, kind), name
