@@ -7,7 +7,7 @@ import os
 import pytest
 from locking import LOCKS, opened
 
-from envdoctor.facts import NOT_GIVEN, Unknown
+from envdoctor.facts import NOT_GIVEN
 from envdoctor.observe import LockError
 
 
@@ -65,20 +65,6 @@ def test_the_one_python_that_the_system_installs_is_the_python(build, packages, 
     text = f"FROM nvidia/cuda:12.4.1-runtime-ubuntu22.04\nRUN apt-get update && apt-get install -y {packages}\n"
     found = build(f"{text}RUN pip install peft==0.12.0\n")
     assert found.facts.text("python.minor") == python
-
-
-@pytest.mark.parametrize(
-    ("command", "version"),
-    [
-        ("install torch==2.5.1", "2.5.1"),
-        ("install torch", "2.4.1"),
-        ("install -U torch", None),
-        ("uninstall -y torch", NOT_GIVEN),
-    ],
-)
-def test_a_later_command_stands_above_an_earlier_one(build, command, version):
-    found = build(f"FROM pytorch/pytorch:2.4.1-cuda12.1-cudnn9-devel\nRUN pip {command}\n").version("torch")
-    assert isinstance(found, Unknown) if version is None else found == version
 
 
 def test_the_last_stage_counts_with_those_it_comes_from(build):
