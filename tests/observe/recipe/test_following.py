@@ -537,50 +537,13 @@ def test_options_behind_the_end_of_a_command(tmp_path, text, cut):
         assert told == (cut if name == "run.sh" else [])
 
 
-@pytest.mark.parametrize(
-    ("text", "size"),
-    [
-        ('SIZE=7b; BS=16; if [ "$SIZE" = "70b" ]; then BS=4; fi\n', 16),
-        ('SIZE=7b\nif [ "$SIZE" = "7b" ]; then\n  BS=16\nelse\n  BS=4\nfi\n', 16),
-        ("if [[ $A == b ]]\nthen BS=4; else BS=16; fi\n", UNDECIDED),
-        ("A=b\nif [[ $A == x && 1 == 1 ]]\nthen BS=4; elif [[ $A == b* ]]; then BS=16; else BS=2; fi\n", 16),
-        ("BS=16; if false; then if true; then BS=4; fi; elif ! true; then BS=2; fi\n", 16),
-        ("SIZE=7b; case $SIZE in\n 7b|8b) BS=16;;\n (70b) BS=4 ;;\n *) BS=1\nesac\n", 16),
-        ("BS=1; case $1 in a) BS=16;; *) BS=16;; esac\n", 16),
-        ("BS=16; case $1 in a) BS=4;; esac\n", UNDECIDED),
-        ('SIZE=$1\nif [ "$SIZE" = 7b ]; then BS=16; else BS=4; fi\n', UNDECIDED),
-        ('SIZE=$1\nif [ "$SIZE" = 7b ]; then BS=4; else BS=4; fi\n', 4),
-        ('SIZE=$1\nif [ "$SIZE" = 7b ]; then BS=4; fi\n', UNDECIDED),
-        ('SIZE=$1\nif [ "$SIZE" == "" ]; then SIZE=7b; fi; [ $SIZE = 7b ] && BS=16 || BS=4\n', 16),
-        ('if [ -z "$1" ]; then BS=16; else BS=$1; fi\n', 16),
-        ("if [ $# -gt 0 ]; then BS=$1; else BS=16; fi\n", 16),
-        ("N=2; BS=16; [ $N -gt 2 ] && BS=4; [ $N -le 2 ] || BS=2\n", 16),
-        ("BS=16; [ a = b ] && { BS=4; true; BS=2; }\n", 16),
-        ("BS=16; [ a = b ] && ARGS=(4)\nBS=8\n", 8),
-        ("BS=16; [ -d data ] && BS=4\n", UNDECIDED),
-        ("BS=16; [ -d data ] && export BS=4 &&\n", 4),
-        ("cd data && BS=4\n", 4),
-        ("BS=16; for i in 1 2; do if [ a != a ]; then BS=4; fi; done\n", 16),
-        ("BS=16\ncat > note <<EOF\nif false\nthen\nBS=4\nEOF\n", 16),
-        ("BS=16\nif [ -f a ]; then if [ b = c ]; then BS=4; fi; fi\n", 16),
-        ("BS=16\nif [ -f a ]; then\n  BS=4\n", 4),
-        ("BS=16\nif (( N > 2 )); then BS=4; fi\n", UNDECIDED),
-        ("if (x) {\n}\nelse {\n}\n" * 40 + "BS=16\n", 16),
-        ('SIZE=${SIZE:-"7b"}; if [ $SIZE == 7b ]; then BS=16; else BS=4; fi\n', 16),
-        ("N=3; BS=16; if [ $N -ne 3 ]; then BS=4; elif [ $N -lt 2 ]; then BS=2; elif [ 3 -ge $N ]; then BS=8; fi\n", 8),
-        ("BS=16; if false; then . ./four.sh; fi\n", 16),
-        ("BS=16; A=( $@ )\n", 16),
-        ("""RUN="export BS='16'; :"\neval "$RUN" "more"\n""", 16),
-        ("if [ -f a ]; then BS='16 --bf16'; else BS='8 --fp16 --bf16'; fi\n", UNDECIDED),
-        ("BS=16; if [ -f four.sh ]; then . ./four.sh; fi\n", UNDECIDED),
-    ],
-)
+@pytest.mark.parametrize(("text", "size"), TABLE["branches"])
 def test_what_a_shell_script_sets_in_a_branch(tmp_path, text, size):
     (tmp_path / "train.py").write_text("from transformers import TrainingArguments\nTrainingArguments('x')\n")
     script = text + 'python train.py --per_device_train_batch_size "$BS" --max_steps 9\n'
     found = read(tmp_path, "run.sh", {"run.sh": script, "four.sh": "BS=4\n"})
     assert found["max_steps"] == 9
-    assert found["train_batch_size"] == (Unknown(UNDECIDED) if size is UNDECIDED else size)
+    assert found["train_batch_size"] == (Unknown(UNDECIDED) if size == "undecided" else size)
 
 
 def test_options_of_an_undecided_branch_leave_the_others_known(tmp_path):
