@@ -6,9 +6,12 @@ from pathlib import Path
 from textwrap import dedent
 
 import pytest
+from tables import table
 
 from envdoctor.matrix import load_toml
 from envdoctor.source import Importing, Library, Stop, World
+
+CASES = table("importing.toml")
 
 TABLE = load_toml(Path(__file__).resolve().parents[2] / "fixtures" / "source" / "importing.toml")
 
@@ -192,18 +195,7 @@ def test_a_module_that_adds_to_itself_may_have_any_name(follow: Follow) -> None:
     assert follow({**LIB, **made, "app/__init__.py": "import lib.made\nx = lib.made.Any\n"}) == []
 
 
-@pytest.mark.parametrize(
-    ("call", "refused"),
-    [
-        ("Made(name='a', version='1')", "version"),
-        ("{'a': {unknown(): Made(name='a')}, 'b': [Made('a', version='1')]}", "version"),
-        ("Made(name='a')", None),
-        ("Open(anything=1)", None),
-        ("Derived(width=1)", None),
-        ("Made(**options)", None),
-        ("Made(version='1') if unknown() else None", None),
-    ],
-)
+@pytest.mark.parametrize(("call", "refused"), CASES["keyword_class_another"])
 def test_a_keyword_that_a_class_of_another_package_refuses(follow: Follow, call: str, refused: str | None) -> None:
     classes = """
         from dataclasses import dataclass

@@ -6,9 +6,12 @@ from pathlib import Path
 from textwrap import dedent, indent
 
 import pytest
+from tables import table
 
 from envdoctor.matrix import load_toml
 from envdoctor.source import Importing, Inheriting, Library, Stop, World
+
+CASES = table("inheriting.toml")
 
 TABLE = load_toml(Path(__file__).resolve().parents[2] / "fixtures" / "source" / "inheriting.toml")
 
@@ -75,14 +78,7 @@ def test_keywords_that_are_passed_on(unfit: Unfit, statement: str, stops: list[s
     assert said(unfit(INIT.format(statement))) == stops
 
 
-@pytest.mark.parametrize(
-    "init",
-    [
-        "def __init__(self, model=None, **kwargs): ...",
-        "@deprecate_kwarg('tokenizer', new_name='model')\n    def __init__(self, model=None): ...",
-        "@whatever\n    def __init__(self, model=None): ...",
-    ],
-)
+@pytest.mark.parametrize("init", CASES["constructor_may_take"])
 def test_a_constructor_that_may_take_more_refuses_nothing(unfit: Unfit, init: str) -> None:
     base = f"class Trainer:\n    {init}\ndef helper(): ..."
     assert unfit(INIT.format("super().__init__(tokenizer=1)"), base=base) == []
@@ -113,15 +109,7 @@ def test_a_base_class_that_asks_first_calls_nothing_otherwise(unfit: Unfit, body
     assert unfit("def compute_loss(self, inputs): ...", base=base) == []
 
 
-@pytest.mark.parametrize(
-    ("head", "bases"),
-    [
-        ("", "Trainer, Unknown"),
-        ("try:\n    from base import Other as Trainer\nexcept ImportError: ...\n", "Trainer"),
-        ("", "make(Trainer)"),
-        ("class Trainer: ...", "Trainer"),
-    ],
-)
+@pytest.mark.parametrize(("head", "bases"), CASES["base_classes_cannot"])
 def test_base_classes_that_cannot_be_told(unfit: Unfit, head: str, bases: str) -> None:
     assert unfit("def compute_loss(self, inputs): ...", head=head, bases=bases) == []
 

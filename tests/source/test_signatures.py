@@ -5,9 +5,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tables import table
 
 from envdoctor.matrix import load_toml
 from envdoctor.source import Library, Names, World, can_be_called
+
+CASES = table("signatures.toml")
 
 TABLE = load_toml(Path(__file__).resolve().parents[2] / "fixtures" / "source" / "signatures.toml")
 
@@ -116,19 +119,7 @@ class Trainer(Base):
     }
 
 
-@pytest.mark.parametrize(
-    ("place", "keyword", "answer"),
-    [
-        ("m:C", "a", True),
-        ("m:C", "b", True),
-        ("m:C", "z", False),
-        ("m:Open", "z", None),  # it hands on any
-        ("m:Unsure", "a", True),
-        ("m:Unsure", "z", None),
-        ("m:Round", "z", None),
-        ("m:Never", "a", None),
-    ],
-)
+@pytest.mark.parametrize(("place", "keyword", "answer"), CASES["keyword_looked_for"])
 def test_a_keyword_is_looked_for_in_the_bases_too(read: Read, place: str, keyword: str, answer: bool | None):
     source = """
 @dataclass

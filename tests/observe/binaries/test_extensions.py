@@ -8,11 +8,14 @@ import pytest
 from elf_writer import shared_object
 from observing import choose, observe, one, write
 from rooms import observer
+from tables import table
 
 from envdoctor.facts import ABSENT, Records, Unknown
 from envdoctor.matrix import load_toml
 from envdoctor.observe.binaries.extension import read_package
 from envdoctor.system import Files
+
+CASES = table("extensions.toml")
 
 extension = observer("extension")
 
@@ -37,42 +40,7 @@ def test_an_extension_of_this_torch_lacks_nothing(install, extensions, item) -> 
     }
 
 
-CUDART = "libcudart.so.12 in its compiled files"
-
-
-@pytest.mark.parametrize(
-    ("dist", "files", "found"),
-    [
-        (
-            "flash-attn 2.7.4.post1",
-            {FLASH: "old-abi.so"},
-            {"unresolved": 1, "example": "c10::Error::Error", "missing_library": ABSENT},
-        ),
-        # a library of another torch is named with the file that needs it
-        (
-            "torchvision 0.28.0",
-            {"torchvision/a.so": "good.so", "torchvision/_C.so": "cuda.so"},
-            {"missing_library": "libc10_cuda.so", "file": "torchvision/_C.so", "example": "c10::cuda::SetDevice"},
-        ),
-        ("xformers 0.0.35", {"xformers/_C.so": "weak.so"}, {"unresolved": 0}),
-        # the highest version of the C and C++ libraries is kept
-        ("deepspeed 0.19.8", {"deepspeed/a.so": "new-glibc.so", "deepspeed/b.so": "good.so"}, {"glibc_needs": "2.99"}),
-        (
-            "deepspeed 0.19.8",
-            {"deepspeed/a.so": "new-glibcxx.so", "deepspeed/b.so": "good.so"},
-            {"glibcxx_needs": "3.4.28"},
-        ),
-        # the CUDA that a file is linked to is what it was built for; a tag may tell the minor version
-        ("flash-attn 2.8.3", {FLASH: "cudart.so"}, {"built_cuda": "12", "built_says": CUDART}),
-        ("vllm 0.12.0+cu128", {"vllm/_C.so": "cudart.so"}, {"built_cuda": "12.8"}),
-        ("vllm 0.12.0+cu130", {"vllm/_C.so": "cudart.so"}, {"built_cuda": "12"}),
-        # the Python of a module is in its name
-        ("vllm 1", {"vllm/b/_C.cpython-313t-x86_64-linux-gnu.so": "good.so"}, {"python_tag": "cp313"}),
-        ("vllm 1", {"vllm/_C.abi3.so": "good.so"}, {"python_tag": ABSENT}),
-        ("vllm 1", {"vllm/lib.cpp.so": "good.so"}, {"python_tag": ABSENT}),
-        ("vllm 1", {"vllm/folder.cpython-311/_C.so": "good.so"}, {"python_tag": ABSENT}),
-    ],
-)
+@pytest.mark.parametrize(("dist", "files", "found"), CASES["compiled_files_ask"])
 def test_what_compiled_files_ask_for_is_told(install, item, dist, files, found) -> None:
     install(*dist.split(), files)
     assert item().items() >= found.items()
