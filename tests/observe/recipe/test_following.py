@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from observing import shipped
+from tables import table
 
 from envdoctor.facts import ABSENT, NOT_GIVEN, Unknown
 from envdoctor.matrix import load_toml
@@ -12,6 +13,8 @@ from envdoctor.observe import RecipeFileError, read_recipe
 from envdoctor.observe.recipe.formats import Formats
 from envdoctor.observe.recipe.recipe import COMPUTED, UNDECIDED
 from envdoctor.observe.recipe.script import calls_of
+
+CASES = table("following.toml")
 
 MATRIX = shipped()
 FORMATS = Formats.with_releases(MATRIX)
@@ -81,18 +84,7 @@ if __name__ == "__main__":
 PACKAGE = {"pkg/__init__.py": "", "pkg/args.py": ARGS, "pkg/constants.py": "MODEL = 'a/b'\n", "pkg/train.py": MAIN}
 
 
-@pytest.mark.parametrize(
-    "folder",
-    [
-        '$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)',
-        '"$(cd "$( dirname "${BASH_SOURCE[0]:-$0}" )" >/dev/null 2>&1 && pwd -P)"',
-        '"$(dirname "$0")"',
-        "`dirname $BASH_SOURCE`",
-        '$(dirname "$(realpath "$0")")',
-        '$(cd "$(dirname "$(readlink -f "$0")")" || exit 1; pwd)',
-        '$(realpath "$(dirname "${BASH_SOURCE}")")',
-    ],
-)
+@pytest.mark.parametrize("folder", CASES["lies_below_folder"])
 @pytest.mark.parametrize("go", ["", "cd /tmp\n", 'cd "$DIR"/..\n', "cd other\n"])
 def test_what_lies_below_the_folder_of_the_script_is_read(tmp_path, folder, go):
     shell = f'DIR={folder}\n{go}deepspeed "$DIR/train.py" --bf16 True --deepspeed="$DIR/conf/z3.json"\n'
@@ -103,28 +95,7 @@ def test_what_lies_below_the_folder_of_the_script_is_read(tmp_path, folder, go):
     assert (found["zero_stage"], found["model"], found["missing"]) == (3, "run/m", ())
 
 
-GIVEN = """data=$1
-if [[ $# -lt 2 ]]; then
-    exit 2
-fi
-DIR=$(dirname "$0")
-deepspeed "$DIR/train.py" --bf16 True --max_steps "$2" --model_name_or_path "${3:-a/b}" --deepspeed $DIR/z.json
-"""
-
-
-@pytest.mark.parametrize(
-    ("typed", "shell", "steps"),
-    [
-        ("bash run/go.sh data/x.json 7", GIVEN, 7),
-        ("bash run/go.sh data/x.json", GIVEN.replace("$2", "$4"), Unknown),
-        (
-            "bash run/go.sh data/x.json --max_steps 7",
-            'cd "$(dirname "$0")"\ndeepspeed train.py --deepspeed z.json "$@"',
-            7,
-        ),
-        ("bash run/go.sh data/x.json 7", "shift\n" + GIVEN, Unknown),  # what is handed on then is not followed
-    ],
-)
+@pytest.mark.parametrize(("typed", "shell", "steps"), CASES["words_behind_script"])
 def test_words_behind_a_script_that_a_command_runs_are_what_it_is_given(tmp_path, typed, shell, steps):
     stage = '{"zero_optimization": {"stage": 2}}'
     main = "from transformers import HfArgumentParser, Trainer, TrainingArguments\n"
@@ -143,24 +114,8 @@ swift infer --model out
 """
 
 
-GEN = "from transformers import AutoModelForCausalLM\nmodel = AutoModelForCausalLM.from_pretrained('a/b')\n"
-EVALUATES = f"""from accelerate import Accelerator
-{GEN}model = Accelerator(mixed_precision="bf16").prepare(model)
-with torch.no_grad():
-    model(**batch)
-"""
-
-
 @pytest.mark.parametrize("name", ["a.py", "python a.py", "accelerate launch a.py"])
-@pytest.mark.parametrize(
-    ("code", "method"),
-    [
-        (f"{GEN}model.generate(x)\n", "infer"),
-        (EVALUATES, "infer"),
-        (f"{EVALUATES}loss.backward()\n", "full"),
-        (f"{EVALUATES}accelerator.backward(loss)\n", "full"),
-    ],
-)
+@pytest.mark.parametrize(("code", "method"), CASES["script_does_same"])
 def test_what_a_script_does_is_the_same_by_its_name_and_by_its_command(tmp_path, name, code, method):
     found = read(tmp_path, name, {"a.py": code})
     assert (found["method"], found["model"], found["missing"]) == (method, "a/b", ())
@@ -292,22 +247,9 @@ mine, training = HfArgumentParser((Mine, TrainingArguments)).PARSING
 model = AutoModelForCausalLM.from_pretrained(mine.model)
 Trainer(model, training).train()
 """
-BY_FLAG = 'parse_args_into_dataclasses(args_file_flag="--cfg")'
 
 
-@pytest.mark.parametrize(
-    ("command", "parsing", "model", "size"),
-    [
-        ("python af/t.py --cfg af/x.args", BY_FLAG, "a/given", 4),
-        ("cd af && python t.py --cfg x.args", BY_FLAG, "a/given", 4),
-        ("python af/t.py --cfg af/missing.args", BY_FLAG, None, None),
-        ("python af/t.py --cfg af/missing.args --model a/typed", BY_FLAG, "a/typed", None),
-        ("python af/t.py --cfg af/latin.args", BY_FLAG, None, None),
-        ("python af/t.py", 'parse_yaml_file(yaml_file="af/missing.yaml")', None, None),
-        ("python af/t.py af/missing.yaml", "parse_yaml_file(sys.argv[1])", None, None),
-        ("python af/t.py", BY_FLAG, "a/default", 8),
-    ],
-)
+@pytest.mark.parametrize(("command", "parsing", "model", "size"), CASES["options_file_cannot"])
 def test_options_of_a_file_that_cannot_be_read_are_no_defaults(tmp_path, command, parsing, model, size):
     options = "--model a/given --per_device_train_batch_size 4"
     files = {"run.sh": command, "af/t.py": OPTIONS_FILE.replace("PARSING", parsing), "af/x.args": options}
@@ -337,24 +279,7 @@ def test_options_of_a_file_that_nobody_can_tell_are_open(tmp_path):
     assert not isinstance(found["max_length"], int)
 
 
-OPTION = """from argparse import ArgumentParser
-parser = ArgumentParser()
-parser.add_argument('--eval', action='store_true')
-a = parser.parse_args()
-"""
-
-
-@pytest.mark.parametrize(
-    ("text", "words", "followed"),
-    [
-        (OPTION + "if not a.eval:\n    print()\nelse:\n    train()\n", "", True),  # a default: the option may be given
-        (OPTION + "if a.eval:\n    print()\nelse:\n    train()\n", "--eval", False),
-        ("SPAWN = True\nif SPAWN:\n    mp.spawn(train)\nelse:\n    train()\n", "", True),  # it is named, too
-        ("SPAWN = True\nif SPAWN:\n    print()\nelse:\n    train()\n", "", False),
-        ("SPAWN = True\nif not SPAWN:\n    helper.train()\n", "", True),  # another's method
-        ("SPAWN = True\nif not SPAWN:\n    train()\ndef late():\n    Trainer(init=train)\n", "", True),
-    ],
-)
+@pytest.mark.parametrize(("text", "words", "followed"), CASES["function_branch_not"])
 def test_a_function_of_a_branch_that_is_not_taken_is_followed_where_it_may_run(text, words, followed):
     calls = calls_of(f"def train():\n    inside()\n{text}".encode(), notebook=False, words=words.split())
     assert ("inside" in [name for name, *_ in calls]) is followed
@@ -392,21 +317,7 @@ HYDRA_FILES = {
 }
 
 
-@pytest.mark.parametrize(
-    ("words", "model", "batch", "bf16", "steps"),
-    [
-        ("", "a/b", 1, True, 1),
-        ("batch=7 model.bf16=false", "a/b", 7, False, 7),
-        ("model=large", "a/large", 1, False, 1),
-        ("model=large model.path=c/d", "c/d", 1, False, 1),
-        ("extra=long", "a/large", 1, False, "?"),
-        ("extra=long model=small steps=3", "a/b", 1, True, 3),
-        ("model=$MODEL batch=$SIZE", "?", "?", "?", "?"),
-        ("batch=$1 model=none", "?", "?", "?", "?"),
-        ("--config-name $CONFIG", "?", "?", "?", "?"),
-        ("--config-name=other", "?", "?", "?", "?"),
-    ],
-)
+@pytest.mark.parametrize(("words", "model", "batch", "bf16", "steps"), CASES["hydra_composes_files"])
 @pytest.mark.parametrize(
     "folder", ['"conf"', '"../x/conf"', "str(HERE)", "HERE", "os.path.join(os.path.dirname(__file__), 'conf')"]
 )
@@ -494,17 +405,7 @@ tokenizer = AutoTokenizer.from_pretrained("a/b", model_max_length=2048)
 
 
 @pytest.mark.parametrize("trl", ["0.7.4", "0.9.4", "0.14.0", "0.15.0", "0.24.0", None])
-@pytest.mark.parametrize(
-    ("trainer", "given", "length"),
-    [
-        ("SFTTrainer", "args=TrainingArguments('x')", 1024),
-        ("SFTTrainer", "args=SFTConfig('x')", 1024),
-        ("SFTTrainer", "max_seq_length=4096", 4096),
-        ("SFTTrainer", "args=SFTConfig('x', max_length=1536)", 1536),
-        ("SFTTrainer", "train_dataset=rows.map(lambda row: tokenizer(row['text'], max_length=2048))", 2048),
-        ("DPOTrainer", "args=TrainingArguments('x')", 2048),
-    ],
-)
+@pytest.mark.parametrize(("trainer", "given", "length"), CASES["length_tokenizer_no"])
 def test_the_length_of_a_tokenizer_is_no_longer_than_the_trainer_of_trl_takes(tmp_path, trl, trainer, given, length):
     versions = {"trl": trl} if trl else {}
     assert read(tmp_path, "a.py", {"a.py": SFT.format(trainer, given)}, **versions)["max_length"] == length
@@ -588,33 +489,9 @@ Trainer(llm, TrainingArguments("x", **{rest}))
 """
 VLLM = "vllm serve a/b --gpu-memory-utilization 0.9"
 COMPOSE = "services:\n  one:\n    image: {image}\n    command: {command}\n"
-KUBERNETES = """kind: Namespace
----
-spec:
-  containers:
-  - image: vllm/vllm-openai:v0.7.3
-    command: ["/bin/sh", "-c"]
-    args: ["{command}"]
-"""
-MAKEFILE = "SHARE ?= 0.9\nserve: build\n\t@vllm serve a/b --gpu-memory-utilization $(SHARE)\n"
-OPTIONS = "--model a/b --gpu-memory-utilization 0.9"
 
 
-@pytest.mark.parametrize(
-    ("cast", "cut", "rest", "expected"),
-    [
-        ("half()", "tok(example, max_length=7)", "{}", {"load_dtype": "fp16", "max_length": 7}),
-        ("to(torch.bfloat16)", "input_ids = input_ids[:7]", "{}", {"load_dtype": "bf16", "max_length": 7}),
-        ("to('cuda')", "labels['input_ids'][:7]", "{}", {"load_dtype": ABSENT, "max_length": 7}),
-        (
-            "float()",
-            "block_size = 7; [t[i : i + block_size] for i in example]",
-            "{}",
-            {"load_dtype": "fp32", "max_length": 7},
-        ),
-        ("eval()", "pass", "{'per_device_train_batch_size': 3}", {"train_batch_size": 3}),
-    ],
-)
+@pytest.mark.parametrize(("cast", "cut", "rest", "expected"), CASES["model_tokenizer_followed"])
 def test_a_model_and_a_tokenizer_are_followed_whatever_they_are_called(tmp_path, cast, cut, rest, expected):
     found = read(tmp_path, "a.py", {"a.py": LOADED.format(cast=cast, cut=cut, rest=rest)})
     assert {field: found[field] for field in expected} == expected
@@ -661,18 +538,7 @@ def test_the_length_of_a_tokenizer_that_has_none_is_not_that_of_the_samples(tmp_
     assert found.get("max_length", NOT_GIVEN) == expected
 
 
-@pytest.mark.parametrize(
-    ("name", "text"),
-    [
-        ("compose.yml", COMPOSE.format(image="vllm/vllm-openai:v0.7.3", command=OPTIONS)),
-        ("compose.yml", COMPOSE.format(image="vllm/vllm-openai", command=VLLM.split())),
-        ("compose.yml", COMPOSE.format(image="mine", command=VLLM)),
-        ("k8s.yaml", KUBERNETES.format(command=VLLM)),
-        ("Makefile", MAKEFILE),
-        ("a.sh", f"docker run --gpus all vllm/vllm-openai:v0.7.3 {OPTIONS}\n"),
-        ("a.sh", f"sudo docker run --gpus all vllm/vllm-openai:v0.7.3 {VLLM}\n"),
-    ],
-)
+@pytest.mark.parametrize(("name", "text"), CASES["command_container_or"])
 def test_the_command_of_a_container_or_of_a_makefile_is_one(tmp_path, name, text):
     found = read(tmp_path, name, {name: text})
     assert (found["model"], found["method"], found["gpu_memory_utilization"]) == ("a/b", "serve", 0.9)
@@ -708,15 +574,7 @@ SFTTrainer(model=config.model, args=arguments, peft_config=LoraConfig(r=8)).trai
 """
 
 
-@pytest.mark.parametrize(
-    ("loop", "options", "told"),
-    [
-        ("fields(Config)", "", ["a/small-1B", 1, ABSENT, "lora"]),
-        ("fields(Config)", "--model a/large-32B --batch 8 --four true", ["a/large-32B", 8, "bnb-4bit", "qlora"]),
-        # Others leave the fields open, and what they decide.
-        ("options()", "--model a/large-32B --batch 8", [Unknown, Unknown, Unknown, "lora"]),
-    ],
-)
+@pytest.mark.parametrize(("loop", "options", "told"), CASES["options_parser_made"])
 def test_options_of_a_parser_that_are_made_in_a_loop(tmp_path, loop, options, told):
     files = {"run.sh": f"python t.py {options}\n", "t.py": LOOPED.replace("LOOP", loop)}
     found = read(tmp_path, "run.sh", files)

@@ -6,9 +6,12 @@ from pathlib import Path
 
 import pytest
 from locking import LOCKS, opened
+from tables import table
 
 from envdoctor.facts import ABSENT, NOT_GIVEN, Unknown
 from envdoctor.observe import LockError
+
+CASES = table("requirements.toml")
 
 WHEEL = (
     "https://github.com/Dao-AILab/flash-attention/releases/download/v2.7.4.post1/"
@@ -32,17 +35,7 @@ def test_a_pin_is_a_version_with_its_line(read):
     assert found.version("flash-attn") == "2.6.3" and found.place("flash-attn") == 4
 
 
-@pytest.mark.parametrize(
-    ("line", "reason"),
-    [
-        ("transformers>=4.40", "requirements.txt:1 asks for >=4.40, no one version"),
-        ("transformers==4.40.*", "requirements.txt:1 asks for ==4.40.*, no one version"),
-        ("transformers", "requirements.txt:1 names no version"),
-        ("git+https://github.com/huggingface/transformers.git@main", "requirements.txt:1 takes it from a repository"),
-        ("transformers @ git+https://github.com/huggingface/transformers", "requirements.txt:1 takes it from"),
-        ("transformers===four", "requirements.txt:1 gives a version that is none"),
-    ],
-)
+@pytest.mark.parametrize(("line", "reason"), CASES["no_one_version"])
 def test_what_is_no_one_version_is_unknown_with_its_reason(read, line, reason):
     assert read(line, python="").reason("transformers").startswith(reason)
 
@@ -251,14 +244,7 @@ def test_an_extra_that_names_the_project_brings_its_other_extras(project):
     assert not project(PROJECT, "[all]", python="3.13").facts.known("pkg.vllm")
 
 
-@pytest.mark.parametrize(
-    "tool",
-    [
-        "setuptools.dynamic]\ndependencies = { file = ['base.txt'] }\n",
-        "hatch.metadata.hooks.requirements_txt]\nfiles = ['base.txt']\n",
-        "hatch.metadata.hooks.requirements_txt]\nfilename = 'base.txt'\n",
-    ],
-)
+@pytest.mark.parametrize("tool", CASES["build_computes_said"])
 def test_what_a_build_computes_is_said_unless_a_file_has_it(project, tmp_path, tool):
     dynamic = PROJECT.replace(
         'dependencies = [\n    "torch==2.5.1",\n    "transformers>=4.40,<4.50",\n]', 'dynamic = ["dependencies"]'
@@ -299,15 +285,7 @@ explicit = true
 """
 
 
-@pytest.mark.parametrize(
-    ("change", "build"),
-    [
-        (("", ""), "2.7.1+cu128"),
-        (("!= 'linux'", "== 'linux'"), "2.7.1+cpu"),
-        (("marker = \"sys_platform == 'linux'\"", 'extra = "gpu"'), "2.7.1"),
-        (("torch = [", "numpy = ["), "2.7.1"),
-    ],
-)
+@pytest.mark.parametrize(("change", "build"), CASES["explicit_index_serves"])
 def test_an_explicit_index_serves_what_names_it_here(project, change, build):
     """As uv's guide for PyTorch has it; the list was torch for the CPU on every machine."""
     text = PROJECT.replace("2.5.1", "2.7.1") + INDEXES.replace(*change)
@@ -356,14 +334,7 @@ trl = {git = "https://github.com/huggingface/trl"}
     assert found.version("peft").startswith("0.12.")
 
 
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("[project]\nname = 'x'\n", "names no package that is installed with the project"),
-        ("[project\n", "pyproject.toml: is"),
-        ("[project]\ndependencies = 3\n[tool]\nuv = 3\n", "names no package"),
-    ],
-)
+@pytest.mark.parametrize(("text", "said"), CASES["no_list_said"])
 def test_what_is_no_list_is_said(project, text, said):
     with pytest.raises(LockError, match=said):
         project(text)

@@ -5,9 +5,12 @@ from pathlib import Path
 import pytest
 from locking import opened
 from observing import shipped
+from tables import table
 
 from envdoctor.facts import ABSENT, NOT_GIVEN, Range, Unknown
 from envdoctor.matrix import load_toml
+
+CASES = table("taking.toml")
 
 TABLE = load_toml(Path(__file__).resolve().parents[4] / "fixtures" / "lists" / "taking.toml")["case"]
 
@@ -64,15 +67,7 @@ def test_what_is_taken_fits_the_python_and_the_other_lines(read):
     assert read("numpy\n", python="").version("numpy").reason == "requirements.txt:1 names no version"
 
 
-@pytest.mark.parametrize(
-    ("files", "is_own"),
-    [
-        (("setup.py", "src/transformers/__init__.py"), True),
-        (("pyproject.toml", "transformers/__init__.py"), True),
-        (("src/transformers/__init__.py",), False),
-        (("setup.py", "transformers/README.md"), False),
-    ],
-)
+@pytest.mark.parametrize(("files", "is_own"), CASES["list_within_fork"])
 def test_a_list_within_a_fork_does_not_name_the_fork(tmp_path, files, is_own):
     for name in files:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
@@ -237,24 +232,7 @@ def test_no_release_of_an_image_meets_what_contradicts_itself(read):
     assert _refused(read(text, "Dockerfile")) == [("numpy", "conflict")]
 
 
-_TRANSFORMERS = "git+https://github.com/huggingface/transformers"
-_TRL = "git+https://github.com/huggingface/trl"
-
-
-@pytest.mark.parametrize(
-    ("text", "taken", "unknown"),
-    [
-        (f"{_TRL}.git\n", ["datasets", "accelerate", "transformers"], ["trl"]),
-        (f"trl @ {_TRL}\n", ["datasets"], ["trl"]),
-        (f"-e {_TRL}@main#egg=trl\n", ["datasets"], ["trl"]),
-        (f"{_TRL}\nvllm==0.6.6\n", ["datasets"], ["trl"]),
-        (f"{_TRANSFORMERS}\n", ["safetensors", "tokenizers"], ["transformers"]),
-        (f"{_TRANSFORMERS}\npeft==0.5.0\n", ["safetensors", "tokenizers"], ["transformers"]),
-        ("git+https://github.com/me/transformers\npeft==0.5.0\n", ["safetensors"], ["transformers", "tokenizers"]),
-        (f"{_TRANSFORMERS}@v4.49.0\npeft==0.5.0\n", ["tokenizers"], ["transformers"]),
-        (f"{_TRANSFORMERS}@v4.49.0\ntokenizers==0.20.3\n", [], ["transformers"]),
-    ],
-)
+@pytest.mark.parametrize(("text", "taken", "unknown"), CASES["checkout_requires_newest"])
 def test_a_checkout_requires_what_the_newest_release_does_and_that_of_the_list_s_time(read, text, taken, unknown):
     found = read(text)
     assert [name for name in taken if not isinstance(found.version(name), str)] == []
@@ -262,20 +240,7 @@ def test_a_checkout_requires_what_the_newest_release_does_and_that_of_the_list_s
     assert _refused(found) == []
 
 
-_MINE = "what mine requires is not read: it is taken from a repository or a folder"
-_TOOLS = "what these require is not known, nor whether the other lines fit it: a1, b1, c1 and 3 more"
-
-
-@pytest.mark.parametrize(
-    ("text", "python", "said"),
-    [
-        ("torch==2.7.0\ngit+https://github.com/me/mine.git\n", "3.11", [_MINE]),
-        ("torch==2.5.1\nvllm==0.6.3\ngit+https://github.com/me/mine.git\n", "3.11", [_MINE]),
-        ("torch\ngit+https://github.com/me/mine.git\n", "", [_MINE]),
-        ("torch==2.7.0\na1\nb1==1\nc1\nd1\ne1\nf1\na1>0\nsklearn\n", "3.11", [_TOOLS]),
-        ("torch==2.7.0\nnumpy\n", "3.11", []),
-    ],
-)
+@pytest.mark.parametrize(("text", "python", "said"), CASES["packages_whose_requirements"])
 def test_packages_whose_requirements_are_not_known_are_said_even_where_the_list_is_refused(read, text, python, said):
     assert [note for note in read(text, python=python).notes if note.startswith(("what ", "whether "))] == said
 
