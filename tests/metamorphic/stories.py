@@ -19,6 +19,7 @@ from saying import CannotSay
 
 from envdoctor.app import Sources, collect_facts
 from envdoctor.judge import Policy, judge
+from envdoctor.matrix import load_toml
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -35,68 +36,7 @@ class Story(NamedTuple):
     fails: bool
 
 
-STORIES = {
-    "1": Story(
-        {
-            "recipe.method": "lora",
-            "recipe.batch_size": 1,
-            "recipe.max_length": 6000,
-            "recipe.gradient_checkpointing": False,
-        },
-        "THUDM/glm-4-9b-chat",
-        "fixtures/memory/glm-4-9b-chat",
-        "glm4-9b-lora-out-of-memory-without-gradient-checkpointing",
-        "error",
-        True,
-    ),
-    "2": Story(
-        {
-            "recipe.method": "lora",
-            "recipe.lora_r": 8,
-            "recipe.lora_targets": ["query_key_value"],
-            "recipe.batch_size": 1,
-            "recipe.max_length": 384,
-            "recipe.gradient_checkpointing": True,
-        },
-        "THUDM/chatglm3-6b",
-        "fixtures/stories/2/chatglm3-6b",
-        "chatglm-gradient-checkpointing-silently-off",
-        "error",
-        False,
-    ),
-    "3": Story(
-        {
-            "recipe.stage": "dpo",
-            "recipe.method": "full",
-            "recipe.batch_size": 1,
-            "recipe.max_length": 2048,
-            "recipe.zero_stage": 3,
-            "recipe.gradient_checkpointing": True,
-            "recipe.world_size": 8,
-        },
-        "THUDM/glm-4-9b-chat",
-        "fixtures/memory/glm-4-9b-chat",
-        "openrlhf-glm4-dpo-out-of-memory-without-flash-attention",
-        "error",
-        True,
-    ),
-    "4": Story(
-        {"recipe.batch_size": 2},
-        "THUDM/glm-4-9b-chat-hf",
-        "fixtures/memory/glm-4-9b-chat-hf",
-        "torch-2-5-0-glm4-batch-nan",
-        "error",
-        True,
-    ),
-    "5": Story(
-        {"recipe.gpu_memory_utilization": 0.95},
-        "Qwen/Qwen2.5-7B-Instruct",
-        "fixtures/memory/qwen2.5-7b-instruct",
-        "vllm-gpu-memory-utilization-too-high",
-        "warning",
-        True,
-    ),
-}
+STORIES = {number: Story(**said) for number, said in load_toml(Path(__file__).with_name("stories.toml")).items()}
 #: Cells that are said and not read: a story, and a dialect. Lengths that a tokenizer is told, loops, verl.
 NOT_READ: set[tuple[str, str]] = set()
 

@@ -176,13 +176,18 @@ def test_a_kept_observer_sees_no_variables(read, monkeypatch) -> None:
     assert seen == [{}]
 
 
+@pytest.fixture
+def kept(read, tmp_path: Path) -> tuple[dict[str, str], Path, bytes]:
+    """What a first run says, its entry in the cache, and the entry's content."""
+    first = spelled(read())
+    (entry,) = (tmp_path / "cache" / "facts").iterdir()
+    return first, entry, entry.read_bytes()
+
+
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.floats(0, 1), st.binary(min_size=1, max_size=8))
-def test_an_entry_that_was_damaged_is_none(read, tmp_path: Path, at: float, noise: bytes) -> None:
-    folder = tmp_path / "cache" / "facts"
-    first = spelled(read())
-    (entry,) = folder.iterdir()
-    raw = entry.read_bytes()
+def test_an_entry_that_was_damaged_is_none(read, kept, at: float, noise: bytes) -> None:
+    first, entry, raw = kept
     place = int(at * (len(raw) - 1))
     entry.write_bytes(raw[:place] + noise + raw[place + len(noise) :])
     with pytest.MonkeyPatch.context() as patch:
@@ -195,10 +200,9 @@ def test_an_entry_that_was_damaged_is_none(read, tmp_path: Path, at: float, nois
 @pytest.mark.parametrize(
     "wrong", [b"", b"zz", b"[]", b"{}", {"facts": [7]}, {"facts": [["link", {"items": 7}, "", ""]]}]
 )
-def test_an_entry_of_other_content_is_none(read, tmp_path: Path, wrong: bytes | dict[str, Any]) -> None:
-    first = spelled(read())
-    (entry,) = (tmp_path / "cache" / "facts").iterdir()
-    data = bytes(unsealed(entry.read_bytes()) or b"")
+def test_an_entry_of_other_content_is_none(read, kept, wrong: bytes | dict[str, Any]) -> None:
+    first, entry, raw = kept
+    data = bytes(unsealed(raw) or b"")
     end = 8 + int(data[:8], 16)
     told = wrong if isinstance(wrong, bytes) else json.dumps(json.loads(data[8:end]) | wrong).encode()
     entry.write_bytes(sealed(told if wrong in (b"", b"zz") else b"%08x" % len(told) + told + data[end:]))

@@ -6,8 +6,14 @@ from pathlib import Path
 from textwrap import dedent, indent
 
 import pytest
+from tables import table
 
+from envdoctor.matrix import load_toml
 from envdoctor.source import Importing, Inheriting, Library, Stop, World
+
+CASES = table("inheriting.toml")
+
+TABLE = load_toml(Path(__file__).resolve().parents[2] / "fixtures" / "source" / "inheriting.toml")
 
 BASE = """\
 from functools import partial
@@ -67,75 +73,25 @@ def said(stops: list[Stop]) -> list[str]:
 INIT = "def __init__(self, tokenizer=None):\n    {}\n"
 
 
-@pytest.mark.parametrize(
-    ("statement", "stops"),
-    [
-        ("super().__init__(model=1, tokenizer=tokenizer)", ["keyword base.Trainer tokenizer always"]),
-        ("super(Trainer, self).__init__(tokenizer=tokenizer)", []),
-        ("super().__init__(model=1, args=2)", []),
-        ("if tokenizer: super().__init__(tokenizer=1)", ["keyword base.Trainer tokenizer"]),
-        ("try: super().__init__(tokenizer=1)\n    except TypeError: super().__init__()", []),
-        ("if version() < 5: super().__init__(tokenizer=1)", []),
-        ("new = 'args' in signature(Trainer).parameters\n    if not new: super().__init__(tokenizer=1)", []),
-        ("if is_new_available(): return\n    super().__init__(tokenizer=1)", []),
-        ("super().log({}, begin=1)", ["keyword base.Trainer.log begin"]),
-        ("helper(a=1)\n    helper(b=2)", ["keyword base.helper b"]),
-        ("helper = print\n    helper(b=2)", []),
-        ("if hasattr(self, 'x'): helper(b=2)", []),
-    ],
-)
+@pytest.mark.parametrize(("statement", "stops"), TABLE["keywords"])
 def test_keywords_that_are_passed_on(unfit: Unfit, statement: str, stops: list[str]) -> None:
     assert said(unfit(INIT.format(statement))) == stops
 
 
-@pytest.mark.parametrize(
-    "init",
-    [
-        "def __init__(self, model=None, **kwargs): ...",
-        "@deprecate_kwarg('tokenizer', new_name='model')\n    def __init__(self, model=None): ...",
-        "@whatever\n    def __init__(self, model=None): ...",
-    ],
-)
+@pytest.mark.parametrize("init", CASES["constructor_may_take"])
 def test_a_constructor_that_may_take_more_refuses_nothing(unfit: Unfit, init: str) -> None:
     base = f"class Trainer:\n    {init}\ndef helper(): ..."
     assert unfit(INIT.format("super().__init__(tokenizer=1)"), base=base) == []
 
 
-@pytest.mark.parametrize(
-    ("middle", "stops"),
-    [
-        ("pass", ["keyword base.Trainer tokenizer always"]),
-        ("def __init__(self, *a, **k):\n        super().__init__(*a, **k)", ["keyword base.Trainer tokenizer always"]),
-        ("def __init__(self, *a, **k):\n        k.pop('tokenizer')\n        super().__init__(*a, **k)", []),
-        ("def __init__(self, tokenizer, **k):\n        super().__init__(**k)", []),
-    ],
-)
+@pytest.mark.parametrize(("middle", "stops"), TABLE["between"])
 def test_a_class_of_the_same_package_may_stand_between(unfit: Unfit, middle: str, stops: list[str]) -> None:
     more = f"from base import Trainer\nclass Middle(Trainer):\n    {middle}\n"
     body = INIT.format("super().__init__(tokenizer=1)")
     assert said(unfit(body, head="from .more import Middle", bases="Middle", more=more)) == stops
 
 
-@pytest.mark.parametrize(
-    ("method", "stops"),
-    [
-        ("def compute_loss(self, inputs): ...", ["override base.Trainer.compute_loss 1 num_items_in_batch= always"]),
-        ("def compute_loss(self, inputs, **kwargs): ...", []),
-        ("def compute_loss(self, inputs, num_items_in_batch): ...", []),
-        ("@torch.no_grad()\ndef compute_loss(self, inputs, num_items_in_batch): ...", []),
-        ("@whatever\ndef compute_loss(self, inputs): ...", []),
-        ("if True:\n    def compute_loss(self, inputs): ...", []),
-        ("def compute_loss(self, inputs): ...\ndef f(self):\n    self.compute_loss = self.f", []),
-        ("def compute_loss(self, inputs): ...\ndef training_step(self, step): ...", []),
-        (
-            "def compute_loss(self, inputs): ...\ndef training_step(self, s):\n    return super().training_step(s)",
-            ["override base.Trainer.compute_loss 1 num_items_in_batch= always"],
-        ),
-        ("def log(self, logs): ...", ["override base.Trainer.log 2"]),
-        ("def never(self): ...", ["override base.Trainer.never 1"]),
-        ("def other(self): ...", []),
-    ],
-)
+@pytest.mark.parametrize(("method", "stops"), TABLE["methods"])
 def test_methods_that_the_base_class_calls_otherwise(unfit: Unfit, method: str, stops: list[str]) -> None:
     assert said(unfit(method)) == stops
 
@@ -153,15 +109,7 @@ def test_a_base_class_that_asks_first_calls_nothing_otherwise(unfit: Unfit, body
     assert unfit("def compute_loss(self, inputs): ...", base=base) == []
 
 
-@pytest.mark.parametrize(
-    ("head", "bases"),
-    [
-        ("", "Trainer, Unknown"),
-        ("try:\n    from base import Other as Trainer\nexcept ImportError: ...\n", "Trainer"),
-        ("", "make(Trainer)"),
-        ("class Trainer: ...", "Trainer"),
-    ],
-)
+@pytest.mark.parametrize(("head", "bases"), CASES["base_classes_cannot"])
 def test_base_classes_that_cannot_be_told(unfit: Unfit, head: str, bases: str) -> None:
     assert unfit("def compute_loss(self, inputs): ...", head=head, bases=bases) == []
 

@@ -7,8 +7,11 @@ from contextlib import nullcontext
 from functools import partial
 
 import pytest
+from tables import table
 
 from envdoctor.source import NotANotebook, parse_code
+
+CASES = table("notebook.toml")
 
 
 def notebook(*cells: str, **more: object) -> bytes:
@@ -32,25 +35,7 @@ def test_a_line_knows_its_cell():
     assert book.place(book.tree.body[0].lineno) == (4, 1), "below a magic of the cell, too"
 
 
-@pytest.mark.parametrize(
-    ("cell", "code"),
-    [
-        ("!pip install x\nimport a", "pass\nimport a"),
-        ("%matplotlib inline\nimport a", "pass\nimport a"),
-        ("if x:\n    !ls\n    a = 1", "if x:\n    pass\n    a = 1"),
-        ("files = !ls\nimport a", "pass\nimport a"),
-        ("out, err = %sql select\nimport a", "pass\nimport a"),
-        ("a?\nimport b", "pass\nimport b"),
-        ("?a\nimport b", "pass\nimport b"),
-        ("!pip install x \\\n  y \\\n  z\nimport a", "pass\nimport a"),
-        ("%%time\nimport a", "import a"),
-        ("%%bash\nimport a", ""),
-        ("%%writefile x.py\nimport a", ""),
-        ("x = '''\n!not a magic\n'''", "x = '\\n!not a magic\\n'"),
-        ("await f()", "await f()"),
-        ("a = 10 % b", "a = 10 % b"),
-    ],
-)
+@pytest.mark.parametrize(("cell", "code"), CASES["only_ipython_understands"])
 def test_what_only_ipython_understands_is_left_out(cell: str, code: str):
     assert read(cell) == code
 

@@ -2,10 +2,14 @@
 
 import ast
 import textwrap
+from pathlib import Path
 
 import pytest
 
+from envdoctor.matrix import load_toml
 from envdoctor.source import FoundUses, TooMuch, Use, uses_of
+
+TABLE = load_toml(Path(__file__).resolve().parents[2] / "fixtures" / "source" / "uses.toml")
 
 
 def found(source: str, own: tuple[str, ...] = ()) -> FoundUses:
@@ -22,18 +26,7 @@ def spelled(use: Use) -> str:
     return " ".join(words) + ("?" if use.guarded else "")
 
 
-@pytest.mark.parametrize(
-    ("source", "uses"),
-    [
-        ("import peft", ["module peft"]),
-        ("import peft.tuners.lora as lora", ["module peft.tuners.lora"]),
-        ("from trl import SFTTrainer, DPOTrainer as D", ["name trl.SFTTrainer", "name trl.DPOTrainer"]),
-        ("from trl.core import *", ["module trl.core"]),
-        ("def f():\n    if x:\n        from trl import SFTTrainer", ["name trl.SFTTrainer"]),
-        ("import os, sys, json.decoder\nfrom collections import abc\nfrom __future__ import annotations", []),
-        ("from . import a\nfrom .b import c", []),
-    ],
-)
+@pytest.mark.parametrize(("source", "uses"), TABLE["imports"])
 def test_imports_at_any_depth(source: str, uses: list[str]):
     assert said(source) == uses
 
@@ -43,94 +36,22 @@ def test_imports_of_own_modules_are_no_uses():
     assert said(source, ("utils", "data")) == ["module peft"]
 
 
-@pytest.mark.parametrize(
-    ("source", "uses"),
-    [
-        ("import numpy as np\nnp.float(1)", ["attribute numpy.float"]),
-        ("import transformers\ntransformers.trainer.Trainer", ["attribute transformers.trainer.Trainer"]),
-        ("import a.b.c\na.b.c.d", ["attribute a.b.c.d"]),
-        ("import a.b.c as x\nx.d", ["attribute a.b.c.d"]),
-        ("from torch import nn\nnn.functional.relu", ["attribute torch.nn.functional.relu"]),
-        ("import np\nnp.a.b.c.d.e.f", ["attribute np.a.b.c.d"]),
-        ("import np\nnp.__version__", []),
-        ("import np\nnp.x = 1", []),
-        ("import np\nnp.x.y = 1", ["attribute np.x"]),
-        ("import np\ndef f():\n    return [np.x for _ in y]", ["attribute np.x"]),
-        ("import np\nclass C:\n    np = 1\n    def f(self):\n        return np.x", ["attribute np.x"]),
-        ("def f():\n    import np\n    np.x\nnp.y", ["attribute np.x"]),
-        ("import np\nnp.f().g", ["attribute np.f"]),
-        ("import np\nx: np.float = 1", ["attribute np.float"]),
-        ("import np\ndef f(a: np.x) -> np.y: ...", ["attribute np.x", "attribute np.y"]),
-        ("from __future__ import annotations\nimport np\ndef f(a: np.x) -> np.y: ...\nz: np.w = 1", []),
-        ("import np\ndef f():\n    a: np.x = 1", []),
-    ],
-)
+@pytest.mark.parametrize(("source", "uses"), TABLE["attributes"])
 def test_attributes_are_read_through_aliases(source: str, uses: list[str]):
     assert [use for use in said(source) if not use.startswith("module") and "name " not in use] == uses
 
 
-@pytest.mark.parametrize(
-    "source",
-    [
-        "import datasets\ndatasets = datasets.load()\ndatasets.train",
-        "import datasets\ndef f(datasets):\n    return datasets.train",
-        "import datasets\n[datasets.x for datasets in y]",
-        "import datasets\nf = lambda datasets: datasets.x",
-        "import datasets\nwith open(x) as datasets:\n    datasets.x",
-        "import datasets\ndef f():\n    datasets = 1\n    datasets.x",
-        "import datasets\nfor datasets in y:\n    datasets.x",
-        "import datasets\ndef f():\n    global datasets\n    datasets = 1\ndatasets.x",
-        "import datasets\nif (datasets := f()):\n    datasets.x",
-        "try:\n    import a as datasets\nexcept ImportError:\n    import b as datasets\ndatasets.x",
-        "try:\n    import datasets\nexcept ImportError:\n    datasets = None\ndatasets.x",
-        "import datasets\nmatch y:\n    case {'a': datasets}:\n        datasets.x",
-        "import datasets\ndef datasets(): ...\ndatasets.x",
-    ],
-)
+@pytest.mark.parametrize("source", TABLE["bound"])
 def test_a_name_that_is_bound_to_anything_else_is_no_module(source: str):
     assert not [use for use in said(source) if use.startswith("attribute") and "load" not in use]
 
 
-PASSES_ON = "    def __init__(self):\n        super().__init__(a=1)"
-
-
-@pytest.mark.parametrize(
-    ("source", "uses"),
-    [
-        ("from t import T\nT(1, a=2, b=3)", ["keyword t.T a", "keyword t.T b"]),
-        ("import t\nt.x.T(a=2)", ["keyword t.x.T a"]),
-        ("from t import T\nT.make(a=2)", ["keyword t.T.make a"]),
-        ("from t import T\nT(**options)\nT(*a)", []),
-        ("from t import T\nT().f(a=1)", []),
-        ("def f(T):\n    T(a=1)\nfrom t import T", []),
-        ("from t import T\nclass C(T): ...\nC(a=1)", ["keyword t.T a"]),
-        ("from t import T\nclass C(T):\n    b: int = 0\nC(a=1, b=2)", ["keyword t.T a"]),
-        ("from t import T\nclass C(T):\n    def __init__(self, a): ...\nC(a=1)", []),
-        ("from t import T, U\nclass C(T, U): ...\nC(a=1)", []),
-        ("from t import T\nclass C(T):\n    def f(self):\n        super().f(a=1)", ["keyword t.T.f a"]),
-        (f"from t import T\nclass C(T):\n{PASSES_ON}", ["keyword t.T a"]),
-        (f"from t import T\nclass C(T):\n    def __init__(self, a): ...\nclass D(C):\n{PASSES_ON}", []),
-    ],
-)
+@pytest.mark.parametrize(("source", "uses"), TABLE["keywords"])
 def test_keywords_of_direct_calls(source: str, uses: list[str]):
     assert [use for use in said(source) if use.startswith("keyword")] == uses
 
 
-@pytest.mark.parametrize(
-    ("method", "uses"),
-    [
-        ("def f(self, a, b=1, *, c, d=2, **e): ...", ["override t.T.f a,b=,*,c,d=,**e"]),
-        ("def f(self, *rest): ...", ["override t.T.f *rest"]),
-        ("@staticmethod\n    def f(a): ...", ["override t.T.f a"]),
-        ("@classmethod\n    def f(cls, a): ...", ["override t.T.f a"]),
-        ("async def f(self): ...", ["override t.T.f"]),
-        ("@property\n    def f(self): ...", []),
-        ("@torch.no_grad()\n    def f(self, a): ...", ["override t.T.f a"]),
-        ("@with_more_parameters\n    def f(self, a): ...", []),
-        ("def __init__(self, a): ...", []),
-        ("f = None", []),
-    ],
-)
+@pytest.mark.parametrize(("method", "uses"), TABLE["methods"])
 def test_methods_that_override_those_of_an_imported_class(method: str, uses: list[str]):
     source = f"from t import T\nclass C(T):\n    {method}\n"
     assert [use for use in said(source) if use.startswith("override")] == uses
@@ -141,34 +62,7 @@ def test_a_class_of_the_file_hands_its_base_classes_on():
     assert "override t.T.f" in said(source)
 
 
-PROVIDED = [
-    "try:\n    from t import x\nexcept ImportError:\n    pass",
-    "try:\n    from t import x\nexcept (KeyError, ModuleNotFoundError):\n    pass",
-    "try:\n    from t import x\nexcept Exception as e:\n    print(e)",
-    "try:\n    from t import x\nexcept:\n    x = None",
-    "try:\n    pass\nexcept ImportError:\n    from t import x",
-    "with contextlib.suppress(ImportError):\n    from t import x",
-    "if is_peft_available():\n    from t import x",
-    "if version.parse(t.__version__) >= version.parse('1'):\n    pass\nelse:\n    from t import x",
-    "if importlib.util.find_spec('t'):\n    from t import x",
-    "if TYPE_CHECKING:\n    from t import x",
-    "if HAS_T:\n    from t import x",
-    "def f():\n    if not is_t_available():\n        return\n    from t import x",
-]
-STOPPING = [
-    "try:\n    from t import x\nexcept ImportError:\n    raise ImportError('install t')",
-    "try:\n    from t import x\nexcept ImportError:\n    print('install t')\n    sys.exit(1)",
-    "try:\n    from t import x\nexcept KeyError:\n    pass",
-    "try:\n    pass\nexcept ImportError:\n    pass\nelse:\n    from t import x",
-    "if torch.cuda.is_available():\n    from t import x",
-    "if args.peft:\n    from t import x",
-    "if __name__ == '__main__':\n    from t import x",
-]
-
-
-@pytest.mark.parametrize(
-    ("source", "use"), [*((s, "name t.x?") for s in PROVIDED), *((s, "name t.x") for s in STOPPING)]
-)
+@pytest.mark.parametrize(("source", "use"), TABLE["guarded"])
 def test_what_the_script_provides_for_is_guarded(source: str, use: str):
     assert said(source) == [use]
 

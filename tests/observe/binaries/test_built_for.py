@@ -8,8 +8,11 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tables import table
 
 from envdoctor.facts import ABSENT
+
+CASES = table("built-for.toml")
 
 FLASH, OWN = "flash_attn_2_cuda.so", {"xformers": "cpp_lib.json", "deepspeed": "git_version_info_installed.py"}
 NOTHING = (ABSENT, ABSENT, ABSENT)
@@ -19,30 +22,7 @@ def said(item: Mapping[str, Any]) -> tuple[object, ...]:
     return tuple(item[column] for column in ("built_torch", "built_cuda", "built_says"))
 
 
-@pytest.mark.parametrize(
-    ("tag", "torch", "cuda"),
-    [
-        ("cu12torch2.8cxx11abiTRUE", "2.8", "12"),
-        ("cu122torch2.4cxx11abiFALSE", "2.4", "12.2"),
-        ("cu13torch2.10cxx11abitrue", "2.10", "13"),
-        ("cu128torch2.8.0cxx11abiFALSE", "2.8.0", "12.8"),
-        ("cu128.torch2.9.0", "2.9.0", "12.8"),
-        ("pt24cu121", "2.4", "12.1"),
-        ("pt113cu117", "1.13", "11.7"),
-        ("pt20cu118", "2.0", "11.8"),
-        ("pt270cu126", "2.7.0", "12.6"),
-        ("pt210cu128", ABSENT, "12.8"),  # 2.10 for PyG, 2.1.0 for others
-        ("pt2.8cu12.8", "2.8", "12.8"),
-        ("cu130", ABSENT, "13.0"),
-        ("cu12", ABSENT, "12"),
-        ("cpu", ABSENT, ABSENT),
-        ("rocm6.4", ABSENT, ABSENT),
-        ("git7f9c", ABSENT, ABSENT),
-        ("focus12", ABSENT, ABSENT),
-        ("script24", ABSENT, ABSENT),
-        ("", ABSENT, ABSENT),
-    ],
-)
+@pytest.mark.parametrize(("tag", "torch", "cuda"), CASES["local_versions_wheels"])
 def test_local_versions_and_wheels_are_named_in_many_ways(install, item, tag: str, torch: object, cuda: object) -> None:
     install("flash-attn", f"2.8.3+{tag}" if tag else "2.8.3", {FLASH: "good.so"})
     assert said(item()) == (torch, cuda, ABSENT if torch is cuda is ABSENT else "its local version")
@@ -61,18 +41,7 @@ def test_the_name_of_the_wheel_counts_where_the_metadata_dropped_it_and_a_source
         assert said(item()) == found
 
 
-DEEPSPEED = "torch_info={'version': '%s', 'bf16_support': False, 'cuda_version': '%s', 'hip_version': '0.0'}\n"
-
-
-@pytest.mark.parametrize(
-    ("name", "text", "torch", "cuda"),
-    [
-        ("xformers", '{"version": {"cuda": 1208, "torch": "2.9.1+cu128", "python": "3.10.19"}}', "2.9.1", "12.8"),
-        ("xformers", '{"version": {"cuda": null, "hip": 60300, "torch": "2.9.1"}}', "2.9.1", ABSENT),
-        ("deepspeed", "version='0.14.0'\n" + DEEPSPEED % ("2.1", "12.1"), "2.1", "12.1"),
-        ("deepspeed", DEEPSPEED % ("0.0", "0.0"), ABSENT, ABSENT),
-    ],
-)
+@pytest.mark.parametrize(("name", "text", "torch", "cuda"), CASES["xformers_deepspeed_say"])
 def test_xformers_and_deepspeed_say_it_in_a_file(install, item, name: str, text: str, torch, cuda) -> None:
     install(name, "0.33", {f"{name}/_C.so": "good.so", f"{name}/{OWN[name]}": text.encode()})
     assert said(item()) == (torch, cuda, ABSENT if torch is ABSENT else f"{name}/{OWN[name]}")

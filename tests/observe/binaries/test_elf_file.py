@@ -179,7 +179,7 @@ def bounded(folder: Path, content: bytes) -> None:
 
 
 #: ``benchmarks/hostile.py`` edits 5,000.
-@settings(max_examples=1_500, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=500, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(HOSTILE)
 @example(edited(GOOD, [(54, 2, 0xFFFF)], 0))
 @example(edited(GOOD, [(56, 2, 0xFFFF)], 0))

@@ -8,14 +8,19 @@ import pytest
 from elf_writer import shared_object
 from observing import choose, observe, one, write
 from rooms import observer
+from tables import table
 
 from envdoctor.facts import ABSENT, Records, Unknown
+from envdoctor.matrix import load_toml
 from envdoctor.observe.binaries.extension import read_package
 from envdoctor.system import Files
+
+CASES = table("extensions.toml")
 
 extension = observer("extension")
 
 FLASH = "flash_attn_2_cuda.so"
+TABLE = load_toml(Path(__file__).resolve().parents[3] / "fixtures" / "elf" / "symbols.toml")
 
 
 def test_an_extension_of_this_torch_lacks_nothing(install, extensions, item) -> None:
@@ -35,88 +40,20 @@ def test_an_extension_of_this_torch_lacks_nothing(install, extensions, item) -> 
     }
 
 
-CUDART = "libcudart.so.12 in its compiled files"
-
-
-@pytest.mark.parametrize(
-    ("dist", "files", "found"),
-    [
-        (
-            "flash-attn 2.7.4.post1",
-            {FLASH: "old-abi.so"},
-            {"unresolved": 1, "example": "c10::Error::Error", "missing_library": ABSENT},
-        ),
-        # a library of another torch is named with the file that needs it
-        (
-            "torchvision 0.28.0",
-            {"torchvision/a.so": "good.so", "torchvision/_C.so": "cuda.so"},
-            {"missing_library": "libc10_cuda.so", "file": "torchvision/_C.so", "example": "c10::cuda::SetDevice"},
-        ),
-        ("xformers 0.0.35", {"xformers/_C.so": "weak.so"}, {"unresolved": 0}),
-        # the highest version of the C and C++ libraries is kept
-        ("deepspeed 0.19.8", {"deepspeed/a.so": "new-glibc.so", "deepspeed/b.so": "good.so"}, {"glibc_needs": "2.99"}),
-        (
-            "deepspeed 0.19.8",
-            {"deepspeed/a.so": "new-glibcxx.so", "deepspeed/b.so": "good.so"},
-            {"glibcxx_needs": "3.4.28"},
-        ),
-        # the CUDA that a file is linked to is what it was built for; a tag may tell the minor version
-        ("flash-attn 2.8.3", {FLASH: "cudart.so"}, {"built_cuda": "12", "built_says": CUDART}),
-        ("vllm 0.12.0+cu128", {"vllm/_C.so": "cudart.so"}, {"built_cuda": "12.8"}),
-        ("vllm 0.12.0+cu130", {"vllm/_C.so": "cudart.so"}, {"built_cuda": "12"}),
-        # the Python of a module is in its name
-        ("vllm 1", {"vllm/b/_C.cpython-313t-x86_64-linux-gnu.so": "good.so"}, {"python_tag": "cp313"}),
-        ("vllm 1", {"vllm/_C.abi3.so": "good.so"}, {"python_tag": ABSENT}),
-        ("vllm 1", {"vllm/lib.cpp.so": "good.so"}, {"python_tag": ABSENT}),
-        ("vllm 1", {"vllm/folder.cpython-311/_C.so": "good.so"}, {"python_tag": ABSENT}),
-    ],
-)
+@pytest.mark.parametrize(("dist", "files", "found"), CASES["compiled_files_ask"])
 def test_what_compiled_files_ask_for_is_told(install, item, dist, files, found) -> None:
     install(*dist.split(), files)
     assert item().items() >= found.items()
 
 
-@pytest.mark.parametrize(
-    ("symbol", "shown"),
-    [
-        # those of the namespaces of torch are its own, and shown without their arguments
-        ("_ZN3c104cuda9SetDeviceEa", "c10::cuda::SetDevice"),
-        ("_ZNK3c105Error4whatEv", "c10::Error::what"),
-        ("_ZN3c105ErrorC2ENS_14SourceLocationESs", "c10::Error::Error"),
-        ("_ZTVN3c105ErrorE", "c10::Error"),
-        ("_ZN2at4_ops5zeros4callEN3c108ArrayRefIlEE", "at::_ops::zeros::call"),
-        ("_ZN5torch8autograd13_wrap_outputsE", "torch::autograd::_wrap_outputs"),
-        ("_Z17THPVariable_WrapN2at10TensorBaseE", "_Z17THPVariable_WrapN2at10TensorBaseE"),
-        ("aoti_torch_get_current_cuda_stream", "aoti_torch_get_current_cuda_stream"),
-        ("torch_call", "torch_call"),
-        ("_ZN2at999cEv", "_ZN2at999cEv"),
-        ("_ZN2at3\x1b[2J", "a symbol with odd characters"),
-        ("_ZN10torchaudio12cuda_versionEv", None),
-        ("_ZN6vision3nmsERKN2at6TensorES3_d", None),
-        ("_ZNSt6vectorIN2at6TensorESaIS1_EED1Ev", None),
-        ("_ZN3atX", None),
-        ("PyInit_module", None),
-        ("cudaLaunchKernel", None),
-    ],
-)
-def test_symbols_of_torch_that_it_lacks_are_counted_and_shown(install, item, symbol: str, shown: str | None) -> None:
+@pytest.mark.parametrize(("symbol", "shown"), TABLE["symbols"])
+def test_symbols_of_torch_that_it_lacks_are_counted_and_shown(install, item, symbol: str, shown: str) -> None:
     install("flash-attn", "2.8.3", {FLASH: shared_object(asks=[symbol], needs=["libc10.so"])})
     found = item()
-    assert (found["unresolved"], found["example"]) == ((0, ABSENT) if shown is None else (1, shown))
+    assert (found["unresolved"], found["example"]) == ((0, ABSENT) if shown == "none" else (1, shown))
 
 
-@pytest.mark.parametrize(
-    ("library", "ours"),
-    [
-        ("libtorch.so", True),
-        ("libtorch_cuda_cu.so", True),
-        ("libtorchaudio.so", False),
-        ("libtorch_cpu.so.2", False),
-        ("libtorch_CPU.so", False),
-        ("libgomp.so", False),
-        ("libc10_" + "a" * 50 + ".so", False),
-    ],
-)
+@pytest.mark.parametrize(("library", "ours"), TABLE["libraries"])
 def test_libraries_of_torch_are_known_by_name(install, item, library: str, ours: bool) -> None:
     install("flash-attn", "2.8.3", {FLASH: shared_object(needs=["libc10.so", library])})
     assert item()["missing_library"] == (library if ours else ABSENT)

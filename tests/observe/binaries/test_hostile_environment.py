@@ -129,7 +129,7 @@ def bounded(packages: Path, edits: list[Any]) -> None:
 
 
 #: ``benchmarks/hostile.py`` edits 1,500.
-@settings(max_examples=250, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=120, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(EDITS)
 def test_an_edited_environment_gives_facts_in_bounded_memory(packages: Path, edits: list[Any]) -> None:
     bounded(packages, edits)

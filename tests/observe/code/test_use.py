@@ -12,7 +12,7 @@ from observing import a_layout, one, values, write
 from rooms import observer
 
 from envdoctor.facts import ABSENT, Records, Value
-from envdoctor.matrix import Matrix
+from envdoctor.matrix import Matrix, load_toml
 from envdoctor.observe import ObservationError, Request
 
 observe = observer("use").observe
@@ -176,73 +176,10 @@ def test_names_with_control_characters_are_escaped(read: Any):
     assert uses(facts)["peft"] == ("a\\x1b[31m.py:1",)
 
 
-FILES = {
-    "plain/__init__.py": "from .inner import Thing, make\nimport os\nVALUE = 1\n",
-    "plain/inner.py": """
-from dataclasses import dataclass
-from base.kinds import Base
-
-class Thing(Base):
-    def step(self, x, *, hard): ...
-    def run(self):
-        self.step(1, hard=2)
-
-@dataclass
-class Settings:
-    size: int = 0
-
-class More(Settings):
-    pass
-
-def make(a, b=1): ...
-def loose(a, **more): ...
-""",
-    "plain/sub/__init__.py": "",
-    "plain/sub/leaf.py": "x = 1",
-    "base/__init__.py": "",
-    "base/kinds.py": "class Base:\n    def __init__(self, length): ...\n",
-    "made/__init__.py": "def __getattr__(name): return 1\n",
-    "single.py": "x = 1\n",
-    "broken/__init__.py": "this is no python",
-    "compiled/__init__.py": "from ._C import something\n",
-    "compiled/_C.so": "",
-}
-OVERRIDE = "import plain\nclass Own(plain.Thing):\n    def step(self, {}): ...\n"
+TABLE = load_toml(Path(__file__).resolve().parents[3] / "fixtures" / "source" / "lacking.toml")
 #: What a script says, and what of it the files lack: ABSENT for nothing, None where that cannot be told.
 CASES: dict[str, Value | None] = {
-    "import plain": ABSENT,
-    "import plain.sub.leaf": ABSENT,
-    "import plain.sub.gone": "plain.sub.gone",
-    "import plain.gone.leaf": "plain.gone",
-    "import nowhere.at.all": "nowhere",
-    "from single import x": ABSENT,
-    "import single.x": "single.x",
-    "from plain import Thing": ABSENT,
-    "import plain\nplain.Thing.whatever.it.has": ABSENT,
-    "from plain import Nothing": "plain.Nothing",
-    "import plain\nplain.sub.leaf.x": ABSENT,
-    "import plain\nplain.sub.leaf.y": "plain.sub.leaf.y",
-    "import plain\nplain.os.nothing": ABSENT,
-    "from made import anything": None,
-    "from broken import anything": None,
-    "from compiled import something": ABSENT,
-    "from compiled._C import something": None,
-    "from compiled import nothing": "compiled.nothing",
-    "import plain\nplain.make(b=1)": ABSENT,
-    "import plain\nplain.make(c=1)": "c",
-    "import plain.inner\nplain.inner.loose(a=1)": ABSENT,
-    "import plain.inner\nplain.inner.loose(c=1)": None,
-    "import plain\nplain.Thing(length=1)": ABSENT,
-    "import plain\nplain.Thing(width=1)": "width",
-    "import plain.inner\nplain.inner.Settings(size=1)": ABSENT,
-    "import plain.inner\nplain.inner.More(size=1)": ABSENT,
-    "import plain.inner\nplain.inner.More(sizes=1)": "sizes",
-    "import plain\nplain.VALUE(x=1)": None,
-    "import plain\nplain.Thing.step(hard=1)": ABSENT,
-    "import plain\nplain.Thing.step(soft=1)": "soft",
-    OVERRIDE.format("x, *, hard"): ABSENT,
-    OVERRIDE.format("x, **more"): ABSENT,
-    OVERRIDE.format("x"): "1 hard=",
+    script: {"absent": ABSENT, "?": None}.get(lacks, lacks) for script, lacks in TABLE["case"]
 }
 
 
@@ -263,7 +200,7 @@ def lacking(folder: Path, scripts: list[str], incomplete: str | None = None) -> 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Value | None]:
     folder = tmp_path_factory.mktemp("lacking")
-    write(folder / "site", FILES)
+    write(folder / "site", TABLE["files"])
     return dict(zip(CASES, lacking(folder, list(CASES)), strict=True))
 
 

@@ -9,11 +9,14 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tables import table
 
 from envdoctor.facts import ABSENT, Records, Unknown
 from envdoctor.observe import SCHEMA, FactsFileError, read_facts_file
 from envdoctor.report import document
 from envdoctor.system import sentence
+
+CASES = table("facts-file.toml")
 
 
 @pytest.fixture
@@ -164,16 +167,7 @@ def test_a_wrong_file_is_one_sentence(refused, document, sentence):
     assert sentence in refused(document)
 
 
-@pytest.mark.parametrize(
-    ("facts", "reason"),
-    [
-        ({"cuda.toolkit": "12.2 / 11.8"}, "dotted integers such as \"12.4\" are expected, not '12.2 / 11.8'"),
-        ({"pkg.peft": "N/A"}, "a version by PEP 440 is expected, not 'N/A'"),
-        ({"gpu": [{"name": "A100", "memory_gib": "80 GB"}]}, "item 1: memory_gib counts as unknown: a number of GiB"),
-        ({"gpu.cc": ["9.0", 8.0]}, "item 2: cc counts as unknown: a version in quotes is expected, not 8.0"),
-        ({"recipe.method": "lorra"}, "'lorra' is none of"),
-    ],
-)
+@pytest.mark.parametrize(("facts", "reason"), CASES["value_key_cannot"])
 def test_a_value_that_its_key_cannot_have_is_unknown_where_the_reader_asks_for_it(tmp_path, matrix, facts, reason):
     path, unread = tmp_path / "given.json", []
     path.write_text(json.dumps(of({**facts, "pkg.torch": "2.5.0"}, complete=["pkg"])))

@@ -7,8 +7,11 @@ from venv import create
 
 import pytest
 from observing import observe, program
+from tables import table
 
 from envdoctor.observe import EnvironmentNotFound, Running
+
+CASES = table("default.toml")
 
 
 def running_in(prefix: Path, **changes: str) -> Running:
@@ -52,25 +55,7 @@ def test_another_active_environment_is_mentioned(pristine_venv: Path, pick) -> N
     assert f"--python {pristine_venv}" in layout.notes[0]
 
 
-@pytest.mark.parametrize(
-    ("place", "beside", "settings", "environ", "because"),
-    [
-        ("tool", "uv-receipt.toml", "", {}, "the active virtual environment (VIRTUAL_ENV); envdoctor itself runs in"),
-        (
-            "tool",
-            "pipx_metadata.json",
-            "",
-            {},
-            "the active virtual environment (VIRTUAL_ENV); envdoctor itself runs in",
-        ),
-        ("hf-envdoctor/venv", "../manifest.json", "", {}, "envdoctor itself runs in"),  # an extension of hf
-        ("cache/archive-v0/abc", None, "", {"UV_CACHE_DIR": "cache"}, ""),
-        ("cache/environments-v2/envdoctor-1234", None, "", {"UV_CACHE_DIR": "cache"}, ""),
-        ("cache/builds-v0/.tmpXyz", None, "", {"UV_CACHE_DIR": "cache"}, ""),
-        ("elsewhere/archive-v0/abc", None, "uv = 0.13.8\n", {}, ""),  # known by its shape, and its settings
-        ("home/.cache/pre-commit/repo1/py_env-python3", None, "", {"HOME": "home"}, "pre-commit"),
-    ],
-)
+@pytest.mark.parametrize(("place", "beside", "settings", "environ", "because"), CASES["tools_own_environment"])
 def test_a_tools_own_environment_gives_way_to_the_active_one(
     plain: Path, pristine_venv: Path, tmp_path: Path, pick, place, beside, settings, environ, because
 ) -> None:

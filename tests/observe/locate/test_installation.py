@@ -7,8 +7,11 @@ from pathlib import Path
 
 import pytest
 from observing import observe, program, write
+from tables import table
 
 from envdoctor.observe import EnvironmentNotFound, Running
+
+CASES = table("installation.toml")
 
 HERE = f"python{sys.version_info[0]}.{sys.version_info[1]}"
 VERSION = sys.version.split()[0].rstrip("+")
@@ -102,17 +105,7 @@ def test_a_base_that_is_gone_leaves_an_including_venv_incomplete(venv: Path, pic
     assert "the base is gone" in (observe(pick(venv)).incomplete or "")
 
 
-@pytest.mark.parametrize(
-    ("library", "settings", "version", "implementation"),
-    [
-        ("python3.11", "version = 3.11.9", "3.11.9", "cpython"),
-        ("python3.13", "version_info = 3.13.0.candidate.2", "3.13.0rc2", "cpython"),
-        ("python3.12", "version_info = 3.12.4.final.0", "3.12.4", "cpython"),
-        ("python3.14", "version_info = 3.14.0a3", "3.14.0a3", "cpython"),
-        ("python3.13t", "version = 3.13.1", "3.13.1", "cpython"),
-        ("pypy3.10", "implementation = PyPy\nversion_info = 3.10.14.final.0", "3.10.14", "pypy"),
-    ],
-)
+@pytest.mark.parametrize(("library", "settings", "version", "implementation"), CASES["pyvenv_cfg_gives"])
 def test_pyvenv_cfg_gives_the_version_when_the_base_is_gone(
     tmp_path: Path, make_dist, pick, library: str, settings: str, version: str, implementation: str
 ) -> None:

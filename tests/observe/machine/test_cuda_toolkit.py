@@ -125,7 +125,7 @@ def test_a_pipe_in_the_place_of_a_version_file_does_not_block(machine):
     assert toolkit(machine)[0] == "12.6"
 
 
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.text(max_size=200) | st.recursive(st.none() | st.text(), lambda x: st.dictionaries(st.text(), x)).map(repr))
 @example("[" * 9**5)
 @example('{"cuda": 3}')

@@ -5,8 +5,11 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tables import table
 
 from envdoctor.facts import ABSENT, Records, Unknown
+
+CASES = table("driver.toml")
 
 
 @pytest.fixture
@@ -194,16 +197,7 @@ def test_a_driver_without_a_list_of_gpus_or_a_jetson_is_not_said_to_have_none(ma
     assert isinstance(facts["gpu"], Unknown) and isinstance(facts["driver.version"], Unknown)
 
 
-@pytest.mark.parametrize(
-    ("path", "kind"),
-    [
-        ("/dev/davinci0", "ascend"),
-        ("/usr/local/Ascend/version", "ascend"),
-        ("/dev/kfd", "rocm"),
-        ("/opt/rocm/.info/version", "rocm"),
-        ("/dev/nvidiactl", "nvidia"),
-    ],
-)
+@pytest.mark.parametrize(("path", "kind"), CASES["accelerators_recognised_by"])
 def test_accelerators_are_recognised_by_their_signs(machine, path, kind):
     machine.file(path)
     assert machine.facts(gpu=False)["machine.accelerators"] == (kind,)
@@ -227,29 +221,7 @@ def seen(machine, **changes):
     return facts["driver.library"], facts["driver.compat"]
 
 
-@pytest.mark.parametrize(
-    ("module", "libraries", "path", "found"),
-    [
-        (None, {f"{USUAL}/libcuda": "550.54.15"}, "", (ABSENT, ABSENT)),
-        ("550.54.15", OWN, "", ("550.54.15", ABSENT)),
-        ("535.104.05", {"/usr/lib64/libnvidia-ml": "535.104.05"}, "", ("535.104.05", ABSENT)),
-        ("535.104.05", {"/usr/local/nvidia/lib64/libnvidia-ml": "535.104.05"}, "", ("535.104.05", ABSENT)),
-        ("535.104.05", {"/usr/lib/aarch64-linux-gnu/libnvidia-ml": "535.104.05"}, "", ("535.104.05", ABSENT)),
-        # upgraded libraries beside the old module are told by their version
-        ("550.54.15", dict.fromkeys(OWN, "550.163.01"), "", ("550.163.01", ABSENT)),
-        # a compat folder on the library path comes first, unless it holds the driver's own version
-        ("550.54.15", {**OWN, f"{COMPAT}/libcuda": "580.65.06"}, COMPAT, ("550.54.15", "580.65.06")),
-        ("550.54.15", {**OWN, f"{COMPAT}/libcuda": "550.54.15"}, COMPAT, ("550.54.15", ABSENT)),
-        ("550.54.15", {**OWN, f"{COMPAT}/libcuda": "580.65.06"}, "", ("550.54.15", ABSENT)),
-        # a compat libcuda that was mounted over the driver's is told by the other library
-        (
-            "535.104.05",
-            {f"{USUAL}/libcuda": "550.54.15", f"{USUAL}/libnvidia-ml": "535.104.05"},
-            "",
-            ("535.104.05", "550.54.15"),
-        ),
-    ],
-)
+@pytest.mark.parametrize(("module", "libraries", "path", "found"), CASES["versions_those_files"])
 def test_versions_are_those_of_the_files_that_the_loader_takes(machine, module, libraries, path, found):
     if module is not None:
         machine.driver(module)
@@ -330,31 +302,7 @@ def indices(gpus: Records) -> list[object]:
     return [item["index"] for item in gpus]
 
 
-@pytest.mark.parametrize(
-    ("setting", "found", "lost"),
-    [
-        (None, [0, 1, 2, 3], ABSENT),
-        ("", [], ABSENT),
-        ("-1", [], ABSENT),
-        ("NoDevFiles", [], ABSENT),
-        ("2", [2], ABSENT),
-        ("3,1", [3, 1], ABSENT),
-        (" 1 , 2 ", [1, 2], ABSENT),
-        ("0,9,1", [0], "9"),
-        ("0,4", [0], "4"),
-        ("7, 8,7", [], "7,8"),
-        ("0,-1,1", [0], ABSENT),
-        ("1,1", [], ABSENT),
-        ("0,x,1", [0], ABSENT),
-        ("GPU-1abc-def1", [1], ABSENT),
-        ("GPU-3,GPU-0", [3, 0], ABSENT),
-        ("GPU-", [], ABSENT),
-        ("GPU-1,GPU-9,GPU-2", [1], "GPU-9"),
-        ("GPU-0,GPU-ffff", [0], "GPU-ffff"),
-        ("GPU-1,2", [1], ABSENT),
-        ("GPU-1,GPU-1", [], ABSENT),
-    ],
-)
+@pytest.mark.parametrize(("setting", "found", "lost"), CASES["variable_means_cuda"])
 def test_the_variable_means_what_cuda_says(visible, setting, found, lost):
     gpus, missing = visible(setting)
     assert (indices(gpus), missing) == (found, lost)

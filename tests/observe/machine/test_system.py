@@ -9,10 +9,13 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from observing import assert_registered, shipped, values
 from rooms import observer
+from tables import table
 
 from envdoctor.facts import ABSENT, Fact, FactSet, Unknown, public_facts
 from envdoctor.observe import Request, platform_name
 from envdoctor.observe.gather import gather
+
+CASES = table("system.toml")
 
 system = observer("system")
 
@@ -26,22 +29,7 @@ def here(environ):
 linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads Linux' own files")
 
 
-@pytest.mark.parametrize(
-    ("path", "text", "kind"),
-    [
-        ("/.dockerenv", "", "docker"),
-        ("/run/.containerenv", "", "podman"),
-        ("/run/secrets/kubernetes.io/serviceaccount/namespace", "", "kubernetes"),
-        ("/run/systemd/container", "systemd-nspawn\n", "systemd-nspawn"),
-        ("/proc/1/cgroup", "0::/kubepods/besteffort/pod1\n", "kubernetes"),
-        ("/proc/1/cgroup", "3:memory:/docker/0123\n", "docker"),
-        ("/proc/1/cgroup", "0::/lxc.payload.box\n", "lxc"),
-        ("KUBERNETES_SERVICE_HOST", "10.0.0.1", "kubernetes"),
-        ("APPTAINER_CONTAINER", "/images/a.sif", "apptainer"),
-        ("container", "lxc", "lxc"),
-        ("container", "\x1b[31mred", "unnamed"),
-    ],
-)
+@pytest.mark.parametrize(("path", "text", "kind"), CASES["containers_recognised_by"])
 def test_containers_are_recognised_by_what_their_managers_leave_and_by_variables(machine, path, text, kind):
     if path.startswith("/"):
         machine.file(path, text)
@@ -92,25 +80,7 @@ def test_windows_architecture_is_the_machines_not_the_processes(machine):
     assert said(machine, platform="windows")["os.arch"] == "x86_64"
 
 
-V1 = "memory/memory.limit_in_bytes"
-
-
-@pytest.mark.parametrize(
-    ("groups", "files", "gib"),
-    [
-        ("0::/user.slice\n", {"user.slice/memory.max": "max\n"}, 64.0),
-        # the smallest limit of the groups above
-        (
-            "0::/slurm/job_1/step_0\n",
-            {"slurm/job_1/step_0/memory.max": "max\n", "slurm/job_1/memory.max": 16, "slurm/memory.max": 32},
-            16.0,
-        ),
-        ("0::/../../docker/0123\n", {"memory.max": 8}, 8.0),  # that of a container is at the mount
-        ("9:name=systemd:/\n4:memory:/docker/0123\n0::/\n", {V1: 4}, 4.0),
-        ("4:memory:/\n", {V1: "9223372036854771712\n"}, 64.0),  # without a limit in cgroup v1
-        ("0::/a\nnonsense\n:::\n", {"a/memory.max": "٣٣\n"}, 64.0),
-    ],
-)
+@pytest.mark.parametrize(("groups", "files", "gib"), CASES["memory_installed_or"])
 def test_memory_is_what_is_installed_or_the_limit_of_a_group(machine, groups, files, gib):
     machine.file("/proc/meminfo", "MemTotal:       67108864 kB\nMemFree: 1 kB\n")
     machine.file("/proc/self/cgroup", groups)
@@ -200,16 +170,7 @@ def test_a_value_that_is_too_long_is_unknown():
     assert isinstance(observed(LD_LIBRARY_PATH="/x:" * 5000)["env.LD_LIBRARY_PATH"], Unknown)
 
 
-@pytest.mark.parametrize(
-    ("name", "value", "kind"),
-    [
-        ("CUDA_HOME", "/usr/local/cuda", "path"),
-        ("CUDA_VISIBLE_DEVICES", "0,1", "0,1"),
-        ("CUDA_VISIBLE_DEVICES", "GPU-1234", "<uuid>"),
-        ("WHO_KNOWS", "x", "host"),
-        ("PIP_INDEX_URL", "https://pypi.corp/simple", "host"),
-    ],
-)
+@pytest.mark.parametrize(("name", "value", "kind"), CASES["exports_know_how"])
 def test_exports_know_how_private_a_variable_is(name, value, kind):
     facts = public_facts(FactSet([Fact(f"env.{name}", value, "", "")]), shipped().registry)
     shown = facts.value(f"env.{name}")

@@ -7,9 +7,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from rooms import observer
+from tables import table
 
 from envdoctor.facts import ABSENT, Unknown
 from envdoctor.observe import ObservationError
+
+CASES = table("config.toml")
 
 config = observer("config")
 
@@ -85,35 +88,7 @@ def test_the_language_part_of_a_multimodal_model_counts(config_facts):
     assert facts["model.type"] == "qwen2_5_omni"
 
 
-@pytest.mark.parametrize(
-    ("key", "content", "value"),
-    [
-        ("head_dim", {"hidden_size": 3584, "num_attention_heads": 28}, 128),
-        ("num_key_value_heads", {"num_attention_heads": 32, "num_key_value_heads": 8}, 8),
-        ("num_key_value_heads", {"num_attention_heads": 32, "num_key_value_heads": None}, 32),
-        (
-            "num_key_value_heads",
-            {"num_attention_heads": 32, "multi_query_attention": False, "multi_query_group_num": 2},
-            32,
-        ),
-        ("num_key_value_heads", {"n_head": 71, "multi_query": True}, 1),
-        ("dtype", {"torch_dtype": "float16"}, "float16"),
-        ("dtype", {"dtype": "bfloat16", "torch_dtype": "float16"}, "bfloat16"),
-        ("dtype", {"torch_dtype": "torch.float32"}, "float32"),
-        ("dtype", {"torch_dtype": None}, ABSENT),
-        ("dtype", {"torch_dtype": None, "text_config": {"torch_dtype": "bfloat16"}}, "bfloat16"),
-        ("dtype", {}, ABSENT),
-        ("quantization", {"quantization_config": {"quant_method": "gptq", "bits": 4}}, "gptq"),
-        ("quantization", {"quantization_config": {"load_in_4bit": True}}, "bitsandbytes"),
-        ("quantization", {"compression_config": {"quant_method": "compressed-tensors"}}, "compressed-tensors"),
-        ("quantization", {"text_config": {"quantization_config": {"quant_method": "awq"}}}, "awq"),
-        ("quantization", {"quantization_config": None}, ABSENT),
-        ("quantization", {"quantization_bit": 0}, ABSENT),
-        ("num_experts", {"num_local_experts": 8}, 8),
-        ("num_experts", {"num_experts": 0}, ABSENT),
-        ("num_experts", {}, ABSENT),
-    ],
-)
+@pytest.mark.parametrize(("key", "content", "value"), CASES["setting_understood_under"])
 def test_a_setting_is_understood_under_its_many_names(config_facts, key, content, value):
     assert config_facts(content)[f"model.{key}"] == value
 

@@ -6,6 +6,7 @@ import sys
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tables import table
 
 from envdoctor.facts import ABSENT, Unknown
 from envdoctor.observe import (
@@ -20,6 +21,8 @@ from envdoctor.observe import (
     resolve,
     spellings,
 )
+
+CASES = table("names.toml")
 
 ALIASES = {"THUDM": "zai-org", "ZhipuAI": "zai-org", "old/name": "new/name2"}
 posix = pytest.mark.skipif(sys.platform == "win32", reason="needs named pipes, and links without a privilege")
@@ -115,15 +118,7 @@ def test_what_git_would_refuse_is_no_revision(text):
     assert not is_revision(text)
 
 
-@pytest.mark.parametrize(
-    ("repo", "names"),
-    [
-        ("zai-org/glm", ["zai-org/glm", "THUDM/glm", "ZhipuAI/glm"]),
-        ("thudm/glm", ["thudm/glm", "THUDM/glm", "ZhipuAI/glm", "zai-org/glm"]),
-        ("old/name", ["old/name", "new/name2"]),
-        ("gpt2", ["gpt2"]),
-    ],
-)
+@pytest.mark.parametrize(("repo", "names"), CASES["vendor_has_several"])
 def test_a_vendor_has_several_names(repo, names):
     assert spellings(repo, ALIASES) == names
 
@@ -208,16 +203,7 @@ def test_a_reference_cannot_lead_out_of_the_cache(disk):
     assert disk.resolve(REPO).folder is None
 
 
-@pytest.mark.parametrize(
-    ("held", "asked", "aliases"),
-    [
-        ("THUDM/chatglm3-6b", "zai-org/chatglm3-6b", {"THUDM": "zai-org", "ZhipuAI": "zai-org"}),
-        ("zai-org/chatglm3-6b", "THUDM/chatglm3-6b", {"THUDM": "zai-org"}),
-        ("old/name", "new/name2", {"old/name": "new/name2"}),
-        ("old/name", "old/name", {"old/name": "new/name2"}),
-        ("gpt2", "gpt2", {}),
-    ],
-)
+@pytest.mark.parametrize(("held", "asked", "aliases"), CASES["repository_found_under"])
 def test_a_repository_is_found_under_former_and_present_names(disk, held, asked, aliases):
     snapshot = disk.cached(held)
     source = disk.resolve(asked, aliases)
@@ -255,19 +241,7 @@ def test_a_plain_folder_does_not_say_its_repository_and_the_note_of_a_download_p
     assert isinstance(disk.facts("./model")["model.revision"], Unknown)
 
 
-@pytest.mark.parametrize(
-    ("variables", "place"),
-    [
-        ({}, "{home}/.cache/huggingface/hub"),
-        ({"XDG_CACHE_HOME": "/xdg"}, "/xdg/huggingface/hub"),
-        ({"HF_HOME": "/hf", "XDG_CACHE_HOME": "/xdg"}, "/hf/hub"),
-        ({"HF_HUB_CACHE": "/cache", "HF_HOME": "/hf"}, "/cache"),
-        ({"HUGGINGFACE_HUB_CACHE": "/old", "HF_HOME": "/hf"}, "/old"),
-        ({"HF_HOME": "~/hf"}, "{home}/hf/hub"),
-        ({"HF_HOME": ""}, "{home}/.cache/huggingface/hub"),
-        ({"HF_HUB_CACHE": "here"}, "{cwd}/here"),
-    ],
-)
+@pytest.mark.parametrize(("variables", "place"), CASES["cache_one_client"])
 @pytest.mark.skipif(os.name == "nt", reason="the paths are POSIX paths")
 def test_the_cache_is_the_one_that_the_client_would_use(variables, place):
     assert cache_folder("/work", {"HOME": "/home/li", **variables}) == place.format(home="/home/li", cwd="/work")

@@ -12,10 +12,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from observing import a_layout, assert_registered, write
+from tables import table
 
 from envdoctor.facts import ABSENT, Records, Unknown
 from envdoctor.observe import JsonProblem, Request, observers, parse_object
 from envdoctor.observe.gather import gather
+
+CASES = table("other-files.toml")
 
 CONFIG = {"model_type": "glm"}
 
@@ -38,16 +41,7 @@ def test_the_tokenizers_class_and_side_are_read(disk, content, side, name):
     assert (found["model.padding_side"], found["model.tokenizer_class"]) == (side, name)
 
 
-@pytest.mark.parametrize(
-    ("content", "words"),
-    [
-        (None, "holds no tokenizer_config.json"),
-        ("{", "tokenizer_config.json of the model is not JSON: line 1"),
-        ("[]", "not a JSON object"),
-        ({"padding_side": "up"}, "neither left nor right"),
-        ({"padding_side": ["left"]}, "neither left nor right"),
-    ],
-)
+@pytest.mark.parametrize(("content", "words"), CASES["tokenizer_file_cannot"])
 def test_a_tokenizer_file_that_cannot_be_read_leaves_the_side_unknown(disk, content, words):
     found = facts(disk) if content is None else facts(disk, tokenizer_config__json=content)
     assert words in found["model.padding_side"].reason
@@ -281,15 +275,7 @@ def listed_in(disk, site: Path, files: dict[str, str], **config):
     return [found.value(f"model.registered{end}") for end in ("", "_vllm", "_sglang")]
 
 
-@pytest.mark.parametrize(
-    ("kind", "architecture", "listed"),
-    [
-        ("qwen2", "Qwen2ForCausalLM", [True, True, True]),
-        ("t5", "Qwen2ForCausal", [True, False, False]),
-        ("qwen", "QwenForCausalLM", [False, False, False]),
-        ("qwen.", "Qwen2ForCausalL.", [False, False, False]),
-    ],
-)
+@pytest.mark.parametrize(("kind", "architecture", "listed"), CASES["lists_name"])
 def test_what_the_lists_name(disk, tmp_path, kind, architecture, listed):
     assert listed_in(disk, tmp_path / "site", FILES, model_type=kind, architectures=[architecture]) == listed
 

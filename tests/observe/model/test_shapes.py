@@ -1,5 +1,6 @@
 """What a name tells of a model without files: the table model-shapes, and the ways people write names."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,8 +11,11 @@ from observing import shipped, values
 
 from envdoctor.facts import ABSENT, Fact, FactSet, Unknown
 from envdoctor.judge.derivations import derive
+from envdoctor.matrix import load_toml
 from envdoctor.observe import Request, Shape, shape_of
 from envdoctor.observe.gather import gather
+
+TABLE = load_toml(Path(__file__).resolve().parents[3] / "fixtures" / "models" / "names.toml")
 
 MATRIX = shipped()
 ROWS, SUFFIXES = MATRIX.rows("model-shapes"), MATRIX.rows("model-shapes", "suffix")
@@ -91,59 +95,12 @@ def test_the_parameters_of_a_row_are_those_of_the_name() -> None:
         assert named is None or near, row["names"][0]
 
 
-@pytest.mark.parametrize(
-    ("name", "like", "quantized", "unknown"),
-    [
-        ("Qwen/Qwen2.5-7B-Instruct", "Qwen/Qwen2.5-7B-Instruct", None, ()),
-        ("qwen2.5-7b-instruct", "Qwen/Qwen2.5-7B-Instruct", None, ()),
-        ("qwen/Qwen2_5-7B-Instruct", "Qwen/Qwen2.5-7B-Instruct", None, ()),
-        ("Qwen/Qwen2.5-7B-Instruct-AWQ", "Qwen/Qwen2.5-7B-Instruct", "awq", ()),
-        ("Qwen/Qwen2.5-7B-Instruct-GPTQ-Int4", "Qwen/Qwen2.5-7B-Instruct", "gptq", ()),
-        ("unsloth/Qwen2.5-7B-Instruct-bnb-4bit", "Qwen/Qwen2.5-7B-Instruct", "bitsandbytes", ()),
-        ("unsloth/Qwen2.5-7B-unsloth-bnb-4bit", "Qwen/Qwen2.5-7B", "bitsandbytes", ()),
-        ("Qwen/Qwen3-8B-FP8", "Qwen/Qwen3-8B", "fp8", ()),
-        ("RedHatAI/Qwen3-8B-FP8-dynamic", "Qwen/Qwen3-8B", "", ()),
-        ("somebody/Qwen3-8B-AWQ", "Qwen/Qwen3-8B", "", ()),
-        ("TheBloke/Mistral-7B-Instruct-v0.2-AWQ", "mistralai/Mistral-7B-Instruct-v0.2", "awq", ()),
-        ("somebody/Qwen2.5-7B-Instruct-legal", "Qwen/Qwen2.5-7B-Instruct", None, ("legal",)),
-        ("Qwen/Qwen2.5-7B-Instruct-1M", "Qwen/Qwen2.5-7B-Instruct-1M", None, ()),
-        ("Qwen/Qwen2.5-Coder-7B-Instruct", "Qwen/Qwen2.5-Coder-7B-Instruct", None, ()),
-        ("Qwen/Qwen2.5-Math-7B", "Qwen/Qwen2.5-Math-7B", None, ()),
-        ("Qwen/Qwen1.5-MoE-A2.7B-Chat", "Qwen/Qwen1.5-MoE-A2.7B-Chat", None, ()),
-        ("OLMoE-1B-7B-0924-Instruct", "allenai/OLMoE-1B-7B-0924-Instruct", None, ()),
-        ("Qwen/Qwen3-Coder-30B-A3B-Instruct-FP8", "Qwen/Qwen3-Coder-30B-A3B-Instruct", "fp8", ()),
-        ("unsloth/Llama-4-Scout-17B-16E-Instruct", "meta-llama/Llama-4-Scout-17B-16E-Instruct", None, ()),
-        ("Shanghai_AI_Laboratory/internlm2-chat-1_8b", "internlm/internlm2-chat-1_8b", None, ()),
-        ("Qwen/Qwen2.5-VL-7B-Instruct-AWQ", "Qwen/Qwen2.5-VL-7B-Instruct", "awq", ()),
-        ("deepseek-ai/DeepSeek-R1-Distill-Qwen-7B", "deepseek-ai/DeepSeek-R1-Distill-Qwen-7B", None, ()),
-        ("deepseek-ai/DeepSeek-R1-Distill-Llama-8B", "deepseek-ai/DeepSeek-R1-Distill-Llama-8B", None, ()),
-        ("deepseek-ai/DeepSeek-V3-1226", "deepseek-ai/DeepSeek-V3", None, ()),
-        ("meta-llama/Llama-2-7b", "meta-llama/Llama-2-7b-hf", None, ()),
-        ("llama2-70b-chat", "meta-llama/Llama-2-70b-chat-hf", None, ()),
-        ("meta-llama/Llama-3-8B-Instruct", "meta-llama/Meta-Llama-3-8B-Instruct", None, ()),
-        ("THUDM/glm-4-9b-chat", "zai-org/glm-4-9b-chat", None, ()),
-        ("THUDM/glm-4-9b-chat-hf", "zai-org/glm-4-9b-chat-hf", None, ()),
-        ("google/gemma-2b", "google/gemma-2b", None, ()),
-        ("google/gemma-2-2b-it", "google/gemma-2-2b-it", None, ()),
-        ("google/gemma-3-4b", "google/gemma-3-4b-pt", None, ()),
-        ("gpt2", "openai-community/gpt2", None, ()),
-        ("lmsys/vicuna-7b-v1.1", "lmsys/vicuna-7b-v1.3", None, ()),
-        ("teknium/OpenHermes-2.5-Mistral-7B", "mistralai/Mistral-7B-v0.1", None, ("openhermes",)),
-        ("NousResearch/Hermes-3-Llama-3.1-8B", "meta-llama/Meta-Llama-3.1-8B", None, ("hermes",)),
-        ("OpenBMB/MiniCPM-V-2_6-int4", "openbmb/MiniCPM-V-2_6", "", ()),
-        ("TheBloke/chinese-llama-2-7b-AWQ", "meta-llama/Llama-2-7b-hf", "awq", ("chinese",)),
-        ("Qwen/Qwen2-VL-7B-Instruct", "Qwen/Qwen2-VL-7B-Instruct", None, ()),
-        ("google/translategemma-12b-it", "google/translategemma-12b-it", None, ()),
-        ("somebody/MN-12B-odd", "inflatebot/MN-12B-Mag-Mell-R1", None, ("odd",)),
-        ("Qwen/Qwen3-Reranker-4B", "Qwen/Qwen3-Reranker-4B", None, ()),
-        ("allenai/olmOCR-2-7B-1025-FP8", "allenai/olmOCR-2-7B-1025", "fp8", ()),
-        ("somebody/our-llama3-8b", "meta-llama/Meta-Llama-3-8B", None, ("our",)),  # and no Llama 3.1
-    ],
-)  # fmt: skip
-def test_a_name_is_read(name: str, like: str, quantized: str | None, unknown: tuple[str, ...]) -> None:
+@pytest.mark.parametrize(("name", "like", "quantized", "unknown"), TABLE["names"])
+def test_a_name_is_read(name: str, like: str, quantized: str, unknown: list[str]) -> None:
     found = shape(name)
     assert found is not None
-    assert (found.like, found.quantized, found.unknown, found.bare) == (like, quantized, unknown, False)
+    assert (found.like, found.quantized) == (like, None if quantized == "none" else quantized)
+    assert (list(found.unknown), found.bare) == (unknown, False)
 
 
 OTHERS = """
@@ -161,39 +118,14 @@ def test_a_name_never_hits_another_architecture() -> None:
     assert [name for name in OTHERS.split() if shape(name) is not None] == []
 
 
-@pytest.mark.parametrize(
-    ("name", "size"),
-    [
-        ("Qwen/Qwen2.5-VL-32B-Instruct", 32),
-        ("Qwen/Qwen2.5-7B-Instruct-VL", 7),
-        ("Qwen/Qwen2-Audio-7B", 7),
-        ("Qwen/Qwen2.5-Math-RM-72B", 72),
-        ("Qwen/Qwen2.5-Math-PRM-7B", 7),
-        ("Qwen/Qwen3-8B-Reranker", 8),
-        ("deepseek-ai/DeepSeek-R1-Distill-Qwen-3B", 3),
-        ("meta-llama/Llama-Guard-3-8B", 8),
-        ("llava-hf/llava-v1.6-vicuna-7b-hf", 7),
-        ("wangrongsheng/MiniGPT-4-LLaMA-7B", 7),
-        ("OpenGVLab/odd-VL-9B-AWQ", 9),
-    ],
-)
+@pytest.mark.parametrize(("name", "size"), TABLE["sizes"])
 def test_of_another_shape_the_number_of_parameters_counts_alone(name: str, size: float) -> None:
     found = shape(name)
     assert found is not None and found.bare and found.unlike
     assert refresh_shapes.parameters(found.config) / 1e9 == pytest.approx(size, rel=0.2)
 
 
-@pytest.mark.parametrize(
-    ("name", "like"),
-    [
-        ("7B", "Qwen/Qwen2.5-7B"),
-        ("8b", "meta-llama/Meta-Llama-3.1-8B"),
-        ("0.5B", "Qwen/Qwen2.5-0.5B"),
-        ("0.8B", "Qwen/Qwen3-0.6B-Base"),
-        ("nobody/legal-7b-qwen", "Qwen/Qwen2.5-7B"),
-        ("open-r1/OpenR1-Qwen-7B", "Qwen/Qwen2.5-7B"),  # Qwen's 7B are of two widths
-    ],
-)
+@pytest.mark.parametrize(("name", "like"), TABLE["numbers"])
 def test_a_number_of_parameters_alone_is_a_plain_model_of_that_size(name: str, like: str) -> None:
     found = shape(name)
     assert found is not None and found.bare and found.like == like
@@ -260,10 +192,11 @@ def test_the_family_of_a_name_admits_its_type() -> None:
     for name, row in ((name, one) for one in ROWS for name in one["names"]):
         repo = Fact("model.repo", name, "--model", "model")
         kind = Fact("model.type", row["config"]["model_type"], "by name", "model")
-        families = []
-        for told in ([repo], [repo, kind]):
-            facts = FactSet()
-            facts.update(told)
+
+        def family(*told: Fact) -> object:
+            facts = FactSet(told)
             derive(facts, MATRIX)
-            families.append(facts.value("model.family"))
-        assert isinstance(families[0], Unknown) or families[0] == families[1], name
+            return facts.value("model.family")
+
+        by_name = family(repo)
+        assert isinstance(by_name, Unknown) or by_name == family(repo, kind), name

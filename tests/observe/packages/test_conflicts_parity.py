@@ -16,51 +16,16 @@ from sharing import once
 from uv import find_uv_bin
 
 from envdoctor.facts import Records
+from envdoctor.matrix import load_toml
 
 Told = set[tuple[str, str, str]]
 Put = Callable[[Path, Mapping[str, Sequence[str]]], None]
 
 #: What is installed, as ``put`` takes it, and what must be told: ``kind asker package``.
-CASES: dict[str, tuple[dict[str, list[str]], list[str]]] = {
-    "ok": ({"a 1.0": ["b>=1,<2"], "b 1.5": []}, []),
-    "missing": ({"a 1.0": ["b"]}, ["missing a b"]),
-    "missing, asked for twice": ({"a 1.0": ["c>=1"], "b 1.0": ["c"]}, ["missing a c", "missing b c"]),
-    "conflict": ({"a 1.0": ["b<2"], "b 2.0": []}, ["conflict a b"]),
-    "old brackets": ({"a 1.0": ["b (<2,>=1)"], "b 2.0": []}, ["conflict a b"]),
-    "true marker": ({"a 1.0": ['b ; python_version >= "3.8" and sys_platform != "nowhere"']}, ["missing a b"]),
-    "false marker": ({"a 1.0": ['b; python_version < "3.0" or os_name == "x"']}, []),
-    "turned marker": ({"a 1.0": ['b; "3.8" <= python_version']}, ["missing a b"]),
-    "marker with brackets": (
-        {"a 1.0": ['b; (os_name == "x" or python_full_version > "3.1.2") and extra != "e"']},
-        ["missing a b"],
-    ),
-    "marker with in": ({"a 1.0": [f"b; sys_platform in '{sys.platform} other'", 'c; "q" in os_name']}, ["missing a b"]),
-    "extra": ({"a 1.0": ["Provides-Extra: x", 'b; extra == "x"', "c>2; extra=='x'"]}, []),
-    "extra or something else": ({"a 1.0": ["Provides-Extra: x", 'b; extra == "x" or os_name != "x"']}, ["missing a b"]),
-    "a name that ends in extra": ({"a 1.0": ["b-extra ==1.0", "extra == 2.0"], "extra 2.0": []}, ["missing a b-extra"]),
-    "an extra of what is required": ({"a 1.0": ["b[x,y]>=1"], "b 1.0": []}, []),
-    "pre-release": ({"a 1.0": ["b>=2.0", "c>=2.0"], "b 2.0rc1": [], "c 2.1b2": []}, ["conflict a b"]),
-    "pre-release below its release": ({"a 1.0": ["b<2.0"], "b 2.0rc1": []}, ["conflict a b"]),
-    "development release": ({"a 1.0": ["b>=1.0.dev0"], "b 1.0.dev3": []}, []),
-    "post-release": ({"a 1.0": ["b>1.0", "b>=1.0"], "b 1.0.post1": []}, ["conflict a b"]),
-    "local version": ({"a 1.0": ["b==2.5.0", "b<=2.5.0"], "b 2.5.0+cu118": []}, []),
-    "another local version": ({"a 1.0": ["b==2.5.0+cpu"], "b 2.5.0+cu118": []}, ["conflict a b"]),
-    "epoch": ({"a 1.0": ["b>=3"], "b 1!1.0": [], "c 1": ["b<3"]}, ["conflict c b"]),
-    "URL": (
-        {"a 1.0": ["b @ https://example.org/b-2.0.zip", "c@ https://example.org/c.zip ; os_name != 'x'"], "b 1.0": []},
-        ["missing a c"],
-    ),
-    "names are normalised": (
-        {"A_b.C 1.0": ["Flash_Attn.x>=2"], "flash-attn-X 1.0": []},
-        ["conflict a-b-c flash-attn-x"],
-    ),
-    "other Python": ({"a 1.0": ["Requires-Python: >=3.99"]}, ["python a a"]),
-    "this Python": ({"a 1.0": ["Requires-Python: >=3.6,!=3.7.*,<4"]}, []),
-    "wildcards": ({"a 1.0": ["b==1.4.*", "c!=1.4.*"], "b 1.4.2": [], "c 1.4.9": []}, ["conflict a c"]),
-    "compatible release": ({"a 1.0": ["b~=1.4.2", "c~=1.4"], "b 1.5.0": [], "c 1.5.0": []}, ["conflict a b"]),
-    "not equal": ({"a 1.0": ["b!=1.5"], "b 1.5.0": []}, ["conflict a b"]),
-    "behind a long header": ({"a 1.0": ["License: " + "x" * 20_000, "        and more", "b"]}, ["missing a b"]),
-}
+_TABLE = load_toml(Path(__file__).resolve().parents[3] / "fixtures" / "lists" / "conflicts.toml")
+CASES: dict[str, tuple[dict[str, list[str]], list[str]]] = json.loads(
+    json.dumps(_TABLE["case"]).replace("PLATFORM", sys.platform).replace("LICENCE", "x" * 20_000)
+)
 
 
 def site_packages(folder: Path) -> Path:

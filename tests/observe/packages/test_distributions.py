@@ -1,7 +1,6 @@
 """What one folder of packages holds, and what is wrong with it."""
 
 import errno
-import json
 import os
 import tempfile
 from collections.abc import Callable, Mapping
@@ -11,8 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from observing import installed, write
+from tables import table
 
 from envdoctor.facts import ABSENT, Records, Unknown, Value
+
+CASES = table("distributions.toml")
 
 
 def records(folder: Path, key: str) -> Records:
@@ -32,32 +34,7 @@ def problems(folder: Path) -> list[tuple[Value, ...]]:
     ]
 
 
-EDITABLE = json.dumps({"url": "file:///src", "dir_info": {"editable": True}})
-
-
-@pytest.mark.parametrize(
-    ("name", "version", "more", "found"),
-    [
-        (
-            "numpy",
-            "2.4.6",
-            {"INSTALLER": "uv\n"},
-            {"name": "numpy", "version": "2.4.6", "kind": "dist-info", "installer": "uv", "editable": False},
-        ),
-        ("numpy", "1.0", {}, {"installer": ABSENT}),
-        ("PyYAML", "6.0", {"kind": "egg-info"}, {"name": "pyyaml", "version": "6.0", "kind": "egg-info"}),
-        ("Flash_Attn", "1", {}, {"name": "flash-attn"}),
-        ("ruamel.yaml", "1", {}, {"name": "ruamel-yaml"}),
-        ("A--B__c", "1", {}, {"name": "a-b-c"}),
-        ("x", "1", {}, {"name": "x"}),
-        *(
-            ("torch", version, {}, {"version": version})
-            for version in ("2.6.0a0+df5bbc09d1.nv24.12", "2.4.0.post1", "1!2.0", "2.5.0+cu118")
-        ),
-        ("mine", "0.1", {"direct_url__json": EDITABLE}, {"editable": True}),
-        ("mine", "0.1", {"direct_url__json": '{"url": "https://x/y.whl", "archive_info": {}}'}, {"editable": False}),
-    ],
-)
+@pytest.mark.parametrize(("name", "version", "more", "found"), CASES["metadata_directory_distribution"])
 def test_a_metadata_directory_is_a_distribution(bare: Path, make_dist, name, version, more, found) -> None:
     path = make_dist(bare, name, version, **more)
     assert only(bare).items() >= {**found, "path": str(path)}.items()

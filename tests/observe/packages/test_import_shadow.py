@@ -7,8 +7,11 @@ from pathlib import Path
 import pytest
 from observing import choose, observe, one, write
 from rooms import observer
+from tables import table
 
 from envdoctor.facts import ABSENT, Records, Unknown, Value
+
+CASES = table("import-shadow.toml")
 
 import_shadow = observer("import_shadow")
 
@@ -69,22 +72,7 @@ def test_a_package_in_the_working_directory_hides_the_installed_one(shadows, tmp
     ]
 
 
-SETUP = 'from setuptools import setup\nsetup(name="datasets", version="4.5.0.dev0")\n'
-
-
-@pytest.mark.parametrize(
-    ("files", "hiding"),
-    [
-        ({"datasets.py": ""}, ["datasets.py"]),
-        ({"datasets/train.jsonl": "{}", "datasets/prepare.py": ""}, []),  # a folder of data
-        ({"sklearn/__init__.py": ""}, []),  # not installed
-        # the source of the package itself is no accident; a project of another name hides it
-        ({"datasets/__init__.py": "", "pyproject.toml": '[project]\nname = "datasets"\nversion = "4.5.0.dev0"\n'}, []),
-        ({"datasets/__init__.py": "", "setup.py": SETUP}, []),
-        ({"datasets/__init__.py": "", "setup.cfg": "[metadata]\nname = datasets\n"}, []),
-        ({"datasets/__init__.py": "", "pyproject.toml": '[project]\nname = "datasets-for-me"\n'}, ["datasets"]),
-    ],
-)
+@pytest.mark.parametrize(("files", "hiding"), CASES["working_directory_holds"])
 def test_what_the_working_directory_holds_may_hide_it(shadows, tmp_path, files, hiding):
     write(tmp_path / "run", files)
     assert [item["path"] for item in shadows()] == [str(tmp_path / "run" / name) for name in hiding]
@@ -155,18 +143,7 @@ def test_a_folder_of_packages_alone_does_not_tell_what_is_in_front(bare, make_di
     assert isinstance(seen(layout, {}, bare.parent), Unknown) is not layout.live
 
 
-@pytest.mark.parametrize(
-    ("line", "hides"),
-    [
-        ("import sys; sys.path.insert(0, '{old}')", True),
-        (
-            "import sys; sys.__plen = len(sys.path)\n{old}\n"
-            "import sys; p=getattr(sys,'__egginsert',0); sys.__egginsert=p",
-            True,
-        ),
-        ("{old}", False),
-    ],
-)
+@pytest.mark.parametrize(("line", "hides"), CASES["line_pth_file"])
 def test_a_line_of_a_pth_file_puts_an_old_checkout_first_a_folder_comes_behind(shadows, site, tmp_path, line, hides):
     module(tmp_path / "old", "datasets").write_text('__version__ = "2.14.0"\n')
     (site / "old.pth").write_text(line.replace("{old}", str(tmp_path / "old")))
@@ -174,35 +151,7 @@ def test_a_line_of_a_pth_file_puts_an_old_checkout_first_a_folder_comes_behind(s
     assert found == ([("pth", "2.14.0", "4.4.1")] if hides else [])
 
 
-LACKING = ("datasets.Dataset", "trl", "train.py")
-
-
-OWN = ("datasets.load_dataset", "from datasets import load_dataset", "train.py")
-NOTHING = (ABSENT, ABSENT, ABSENT)
-TRAINER = "from trl import SFTTrainer\n"
-
-
-@pytest.mark.parametrize(
-    ("text", "script", "package", "found"),
-    [
-        ("x = 1\n", TRAINER, False, LACKING),
-        # a module that may have the name is not said to lack it
-        ("class Dataset: ...\n", TRAINER, False, NOTHING),
-        ("from mine import *\n", TRAINER, False, NOTHING),
-        ("def __getattr__(name): ...\n", TRAINER, False, NOTHING),
-        # a script that needs none of it is not named
-        ("x = 1\n", "import datasets\n", False, (*LACKING[:2], ABSENT)),
-        ("x = 1\n", "from trl import ModelConfig\n", False, (*LACKING[:2], ABSENT)),
-        ("x = 1\n", "# from trl import SFTTrainer\n", False, (*LACKING[:2], ABSENT)),
-        # what a script takes itself counts first
-        ("x = 1\n", "from datasets import load_dataset\n", False, OWN),
-        ("def load_dataset(): ...\n", "from datasets import load_dataset\n", False, (*LACKING[:2], ABSENT)),
-        ("x = 1\n", "from datasets import (Dataset, x)\n", "Dataset.py", NOTHING),
-        # a package may have it as a module of its own
-        ("x = 1\n", TRAINER, True, LACKING),
-        ("x = 1\n", TRAINER, "Dataset.py", NOTHING),
-    ],
-)
+@pytest.mark.parametrize(("text", "script", "package", "found"), CASES["script_beside_module"])
 def test_a_script_beside_the_module_that_needs_the_installed_one_fails(
     shadows, tmp_path, site, make_dist, monkeypatch, text, script, package, found
 ):

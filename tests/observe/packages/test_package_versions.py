@@ -4,8 +4,11 @@ from pathlib import Path
 
 import pytest
 from observing import installed, write
+from tables import table
 
 from envdoctor.facts import FactSet, Unknown
+
+CASES = table("package-versions.toml")
 
 
 def problems(facts: FactSet) -> list[tuple[object, ...]]:
@@ -62,19 +65,7 @@ def test_the_first_folder_of_the_path_wins_without_a_duplicate(tmp_path: Path, m
     assert (facts.value("pkg.numpy"), problems(facts), len(facts.value("dist"))) == ("1.26.4", [], 2)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "import os\n__version__ = os.environ['V']\n",
-        "__version__ = '2.5.1' + '+cu124'\n",
-        "__version__ = f'{x}'\n",
-        "__version__ = 'not a version!'\n",
-        "__version__ = None\n",
-        "    __version__ = '9.9'\n",
-        "__version__ = '2.5.1\\x2b'\n",
-    ],
-)
+@pytest.mark.parametrize("text", CASES["version_file_says"])
 def test_a_version_file_that_says_nothing_plain_leaves_metadata_alone(bare: Path, make_dist, text: str) -> None:
     make_dist(bare, "torch", "2.5.1")
     write(bare, {"torch/version.py": text})

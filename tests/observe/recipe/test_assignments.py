@@ -1,11 +1,19 @@
 """``--set key=value``: one fact at a time."""
 
+from pathlib import Path
+
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tables import table
 
 from envdoctor.facts import ABSENT, FactSet, Records
+from envdoctor.matrix import load_toml
 from envdoctor.observe import AssignmentError, parse_assignments
+
+CASES = table("assignments.toml")
+
+TABLE = load_toml(Path(__file__).resolve().parents[3] / "fixtures" / "recipes" / "assignments.toml")
 
 
 @pytest.fixture
@@ -14,41 +22,7 @@ def parse(matrix):
     return lambda *texts: FactSet(parse_assignments(texts, matrix.registry))
 
 
-@pytest.mark.parametrize(
-    ("text", "key", "value"),
-    [
-        ("recipe.batch_size=2", "recipe.batch_size", 2),
-        ("recipe.gpu_memory_utilization=0.92", "recipe.gpu_memory_utilization", 0.92),
-        ("recipe.packing=true", "recipe.packing", True),
-        ("recipe.packing=no", "recipe.packing", False),
-        (" recipe.attn = eager ", "recipe.attn", "eager"),
-        ("recipe.kernels=liger, unsloth", "recipe.kernels", ("liger", "unsloth")),
-        ("recipe.kernels=", "recipe.kernels", ()),
-        ("pkg.torch=2.5.0+cu118", "pkg.torch", "2.5.0+cu118"),
-        ("pkg.Flash_Attn=absent", "pkg.flash-attn", ABSENT),
-        ("driver.version=550.54", "driver.version", "550.54"),
-        ("env.NCCL_ALGO=a=b", "env.NCCL_ALGO", "a=b"),
-        ("gpu.count=2", "gpu.count", 2),
-        ("gpu=absent", "gpu", ABSENT),
-        ("model.repo=THUDM/glm-4-9b-chat-hf", "model.repo", "THUDM/glm-4-9b-chat-hf"),
-        # usual spellings
-        ("recipe.dtype=float16", "recipe.dtype", "fp16"),
-        ("recipe.dtype=half", "recipe.dtype", "fp16"),
-        ("recipe.dtype=bfloat16", "recipe.dtype", "bf16"),
-        ("recipe.dtype=torch.bfloat16", "recipe.dtype", "bf16"),
-        ("recipe.dtype=FP16", "recipe.dtype", "fp16"),
-        ("recipe.attn=fa2", "recipe.attn", "flash_attention_2"),
-        ("recipe.attn=flash-attn", "recipe.attn", "flash_attention_2"),
-        ("recipe.attn=Flash_Attention_2", "recipe.attn", "flash_attention_2"),
-        ("recipe.attn=sdpa", "recipe.attn", "sdpa"),
-        ("recipe.attn=kernels-community/flash-attn3", "recipe.attn", "kernels-community/flash-attn3"),
-        ("recipe.method=LoRA", "recipe.method", "lora"),
-        ("recipe.method=QLORA", "recipe.method", "qlora"),
-        ("recipe.method=full", "recipe.method", "full"),
-        ("recipe.quantization=4bit", "recipe.quantization", "bnb-4bit"),
-        ("recipe.framework=LLaMA-Factory", "recipe.framework", "llamafactory"),
-    ],
-)
+@pytest.mark.parametrize(("text", "key", "value"), CASES["value_read_as"])
 def test_a_value_is_read_as_its_key_says(parse, text, key, value):
     fact = parse(text).get(key)
     assert fact.value == value and fact.origin == "--set"
@@ -73,55 +47,12 @@ def test_the_last_one_of_a_key_wins(parse):
     assert parse("gpu.cc=9.0", "gpu=absent").value("gpu") is ABSENT
 
 
-@pytest.mark.parametrize(
-    ("texts", "items"),
-    [
-        (["gpu.cc=9.0"], [{"cc": "9.0"}]),
-        (["gpu.cc=9.0,9.0"], [{"cc": "9.0"}, {"cc": "9.0"}]),
-        (["gpu.cc=9.0,8.0", "gpu.name=H100,A100"], [{"cc": "9.0", "name": "H100"}, {"cc": "8.0", "name": "A100"}]),
-        (["gpu.cc=9.0,9.0", "gpu.cc=8.0"], [{"cc": "8.0"}]),  # the last one wins, also over the number of items
-        (['gpu.name="NVIDIA A100, 80GB", B'], [{"name": "NVIDIA A100, 80GB"}, {"name": "B"}]),
-        (["gpu.name=A,B", "gpu.cc=9.0"], [{"name": "A", "cc": "9.0"}, {"name": "B"}]),
-        (["gpu=absent", "gpu.cc=9.0"], [{"cc": "9.0"}]),
-        (["gpu.memory_gib=80"], [{"memory_gib": 80}]),
-    ],
-)
+@pytest.mark.parametrize(("texts", "items"), CASES["columns_describe_items"])
 def test_columns_describe_items_one_after_the_other(parse, texts, items):
     assert parse(*texts).value("gpu") == Records(tuple(items))
 
 
-@pytest.mark.parametrize(
-    ("text", "sentence"),
-    [
-        ("recipe.batch_size", "--set recipe.batch_size: key=value is expected"),
-        ("=2", "is not a known fact"),
-        ("recipe.batchsize=2", "recipe.batchsize is not a known fact; did you mean recipe.batch_size?"),
-        ("batch_size=2", "is not a known fact"),
-        ("torch==2.5", "torch is not a known fact; did you mean pkg.torch?"),
-        ("torch.version=2.5.0", "torch.version is not a known fact; did you mean pkg.torch?"),
-        ("pkg.*=2", "pkg.* is not a known fact"),
-        ("pkg.=2", "is not a known fact"),
-        ("recipe.batch_size=many", "a number is expected, not 'many'"),
-        ("recipe.batch_size=nan", "a finite number is expected"),
-        ("recipe.batch_size=", "a value is expected after =, or recipe.batch_size=absent"),
-        ("recipe.packing=perhaps", "true or false is expected"),
-        ("pkg.torch=latest", "a version by PEP 440 is expected"),
-        ("torch.cuda=cu118", 'dotted integers such as "12.4" are expected'),
-        ("use=torch", "a list; give its columns (use."),
-        ("gpu.cc=nine", "--set gpu: item 1: cc: dotted integers"),
-        ("gpu.colour=red", "gpu.colour is not a known fact"),
-        ("recipe.dtype=fp61", "did you mean fp16?"),
-        ("recipe.attn=sdpaa", "did you mean sdpa?"),
-        ("recipe.method=sft", "did you mean recipe.stage=sft?"),
-        ("recipe.method=xyz", "known are full, lora, qlora"),
-        ("gpu.memory=80", "did you mean gpu.memory_gib?"),
-        ("gpu.count=-1", "at least 0 is expected"),
-        ("recipe.batch_size=0", "at least 1 is expected"),
-        ("recipe.gpu_memory_utilization=90", "at most 1 is expected"),
-        ("pkg.\x1b=1", "is no name of a package"),
-        ("env.CUDA_VISIBLE_DEVICE=0", "did you mean CUDA_VISIBLE_DEVICES?"),
-    ],
-)
+@pytest.mark.parametrize(("text", "sentence"), TABLE["refused"])
 def test_a_wrong_assignment_is_one_sentence(parse, text, sentence):
     with pytest.raises(AssignmentError) as caught:
         parse(text)

@@ -1,16 +1,31 @@
 """What a recipe leaves to others: defaults of a release, modules beside a script, scripts that a shell runs."""
 
+import json
+from pathlib import Path
+
 import pytest
 from observing import shipped
+from tables import table
 
 from envdoctor.facts import ABSENT, NOT_GIVEN, Unknown
+from envdoctor.matrix import load_toml
 from envdoctor.observe import RecipeFileError, read_recipe
 from envdoctor.observe.recipe.formats import Formats
 from envdoctor.observe.recipe.recipe import COMPUTED, UNDECIDED
 from envdoctor.observe.recipe.script import calls_of
 
+CASES = table("following.toml")
+
 MATRIX = shipped()
 FORMATS = Formats.with_releases(MATRIX)
+TABLE = load_toml(Path(__file__).resolve().parents[3] / "fixtures" / "recipes" / "following.toml")
+#: Each row of the table with what its case says for all rows.
+ROWS = [
+    {**case, **row, "says": {**case.get("says", {}), **row.get("says", {})}}
+    | {"files": {**case.get("files", {}), **row.get("files", {})}}
+    for case in TABLE["case"]
+    for row in case.get("rows", [{}])
+]
 
 
 def read(folder, name, /, files=(), **installed):
@@ -24,33 +39,30 @@ def read(folder, name, /, files=(), **installed):
     return found | {"model": recipe.model and recipe.model.value, "missing": recipe.missing, "runs": recipe.runs}
 
 
+def spelled(value):
+    """A value as the table has it."""
+    if isinstance(value, tuple):
+        return [spelled(one) for one in value]
+    if value in (ABSENT, None, NOT_GIVEN):
+        return "absent" if value is ABSENT else "none" if value is None else "not given"
+    return "?" if isinstance(value, Unknown) else value if isinstance(value, (bool, int, float)) else str(value)
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row["about"])
+def test_a_run_is_read_as_the_table_says(tmp_path, row):
+    texts = {path: TABLE["text"].get(text[1:], text) for path, text in row["files"].items()}
+    files = {path: text.replace("<…>", row.get("fill", "")) for path, text in texts.items()}
+    given = TABLE["package"] if row.get("package") else {}
+    found = read(tmp_path, row["read"], {**given, **files}, **row.get("installed", {}))
+    keys = {}
+    for item in found["recipe_key"]:
+        if item["state"] not in ("read", "unused"):
+            keys.setdefault(item["state"], []).append(item["key"])
+    told = {field: keys if field == "keys" else spelled(found.get(field, NOT_GIVEN)) for field in row["says"]}
+    assert json.dumps(told) == json.dumps(row["says"])
+
+
 TRL = "from trl import SFTConfig, SFTTrainer\nSFTTrainer('a/b', args=SFTConfig(output_dir='x'))\n"
-VERL = "python -m verl.trainer.main_ppo actor_rollout_ref.model.path=a/b trainer.n_gpus_per_node=8\n"
-SWIFT = "megatron sft --model a/b --max_length 64\n"
-
-
-@pytest.mark.parametrize(
-    ("name", "text", "older", "newer", "field", "before", "after"),
-    [
-        ("a.py", TRL, {"trl": "0.20.0"}, {"trl": "0.24.0"}, "gradient_checkpointing", False, True),
-        ("a.py", TRL, {"trl": "0.18.0"}, {"trl": "0.24.0"}, "dtype", NOT_GIVEN, "bf16"),
-        ("a.sh", VERL, {"verl": "0.1"}, {"verl": "0.6.0"}, "gradient_checkpointing", False, True),
-        ("a.sh", SWIFT, {"ms_swift": "3.5.0"}, {"ms_swift": "4.0.0"}, "method", "lora", "full"),
-        ("a.yaml", "stage: sft\nfinetuning_type: lora\ntemplate: x\n", {"llamafactory": "0.9.0"},
-         {"llamafactory": "0.9.3"}, "max_length", 1024, 2048),
-    ],
-)  # fmt: skip
-def test_what_is_not_written_is_what_the_installed_release_takes(
-    tmp_path, name, text, older, newer, field, before, after
-):
-    assert read(tmp_path, name, {name: text}, **older).get(field, NOT_GIVEN) == before
-    assert read(tmp_path, name, **newer)[field] == after
-
-
-def test_a_default_that_a_release_changed_is_unknown_without_the_release(tmp_path):
-    assert isinstance(read(tmp_path, "a.py", {"a.py": TRL})["gradient_checkpointing"], Unknown)
-
-
 ARGS = """from dataclasses import dataclass
 import transformers
 @dataclass
@@ -72,41 +84,7 @@ if __name__ == "__main__":
 PACKAGE = {"pkg/__init__.py": "", "pkg/args.py": ARGS, "pkg/constants.py": "MODEL = 'a/b'\n", "pkg/train.py": MAIN}
 
 
-@pytest.mark.parametrize("start", ["python -m pkg.train", "torchrun --nproc_per_node 2 -m pkg.train",
-                                   "python -m torch.distributed.run --nproc_per_node 2 pkg/train.py",
-                                   "srun bash -c 'torchrun --nproc_per_node 2 pkg/train.py --bf16 True'"])  # fmt: skip
-def test_a_module_that_a_command_starts_is_read_with_the_modules_beside_it(tmp_path, start):
-    found = read(tmp_path, "run.sh", {**PACKAGE, "run.sh": f"{start}\n"})
-    assert (found["model"], found["max_length"], found["optimizer"]) == ("a/b", 512, "adafactor")
-    assert found["padding_side"] == "left" and found["missing"] == ()
-    assert found.get("world_size") == (None if start.startswith("python -m pkg") else 2)
-
-
-@pytest.mark.parametrize(
-    "folder",
-    [
-        'DIR=$(cd -- "$( dirname -- "${BASH_SOURCE[0]}" )" &> /dev/null && pwd)\nDIR="${DIR}/.."\ntorchrun ${DIR}',
-        'torchrun "$(dirname "$0")"',
-        "torchrun $ROOT",
-    ],
-)
-def test_a_folder_that_is_computed_is_one_near_the_script(tmp_path, folder):
-    found = read(tmp_path, "run/go.sh", {**PACKAGE, "run/go.sh": f"{folder}/pkg/train.py --seed 1\n"})
-    assert (found["model"], found["missing"]) == ("a/b", ())
-
-
-@pytest.mark.parametrize(
-    "folder",
-    [
-        '$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)',
-        '"$(cd "$( dirname "${BASH_SOURCE[0]:-$0}" )" >/dev/null 2>&1 && pwd -P)"',
-        '"$(dirname "$0")"',
-        "`dirname $BASH_SOURCE`",
-        '$(dirname "$(realpath "$0")")',
-        '$(cd "$(dirname "$(readlink -f "$0")")" || exit 1; pwd)',
-        '$(realpath "$(dirname "${BASH_SOURCE}")")',
-    ],
-)
+@pytest.mark.parametrize("folder", CASES["lies_below_folder"])
 @pytest.mark.parametrize("go", ["", "cd /tmp\n", 'cd "$DIR"/..\n', "cd other\n"])
 def test_what_lies_below_the_folder_of_the_script_is_read(tmp_path, folder, go):
     shell = f'DIR={folder}\n{go}deepspeed "$DIR/train.py" --bf16 True --deepspeed="$DIR/conf/z3.json"\n'
@@ -117,28 +95,7 @@ def test_what_lies_below_the_folder_of_the_script_is_read(tmp_path, folder, go):
     assert (found["zero_stage"], found["model"], found["missing"]) == (3, "run/m", ())
 
 
-GIVEN = """data=$1
-if [[ $# -lt 2 ]]; then
-    exit 2
-fi
-DIR=$(dirname "$0")
-deepspeed "$DIR/train.py" --bf16 True --max_steps "$2" --model_name_or_path "${3:-a/b}" --deepspeed $DIR/z.json
-"""
-
-
-@pytest.mark.parametrize(
-    ("typed", "shell", "steps"),
-    [
-        ("bash run/go.sh data/x.json 7", GIVEN, 7),
-        ("bash run/go.sh data/x.json", GIVEN.replace("$2", "$4"), Unknown),
-        (
-            "bash run/go.sh data/x.json --max_steps 7",
-            'cd "$(dirname "$0")"\ndeepspeed train.py --deepspeed z.json "$@"',
-            7,
-        ),
-        ("bash run/go.sh data/x.json 7", "shift\n" + GIVEN, Unknown),  # what is handed on then is not followed
-    ],
-)
+@pytest.mark.parametrize(("typed", "shell", "steps"), CASES["words_behind_script"])
 def test_words_behind_a_script_that_a_command_runs_are_what_it_is_given(tmp_path, typed, shell, steps):
     stage = '{"zero_optimization": {"stage": 2}}'
     main = "from transformers import HfArgumentParser, Trainer, TrainingArguments\n"
@@ -146,14 +103,6 @@ def test_words_behind_a_script_that_a_command_runs_are_what_it_is_given(tmp_path
     found = read(tmp_path, typed, {"run/go.sh": shell, "run/z.json": stage, "run/train.py": main})
     told = Unknown if isinstance(found["max_steps"], Unknown) else found["max_steps"]
     assert (told, found["zero_stage"], found["missing"]) == (steps, 2, ())
-
-
-def test_a_helper_that_a_script_starts_sets_nothing_and_is_not_missed(tmp_path):
-    shell = "python convert.py\npython gone.py\npython -m pkg.train --bf16 True\n"
-    found = read(tmp_path, "run.sh", {**PACKAGE, "convert.py": "print(1)\n", "run.sh": shell})
-    assert (found["dtype"], found["missing"]) == ("bf16", ())
-    missing = read(tmp_path, "run.sh", {"run.sh": "python convert.py\npython gone.py --bf16 True\n"})["missing"]
-    assert [name for name, *_ in missing] == ["gone.py"]
 
 
 STEPS = """python init.py --model_name_or_path base/model
@@ -165,68 +114,8 @@ swift infer --model out
 """
 
 
-@pytest.mark.parametrize(
-    ("name", "batch", "runs"), [("run.sh", 4, (4, 3)), ("run.sh:3", 2, (3, 4)), ("run.sh:4", 4, (4, 3))]
-)
-def test_of_several_commands_one_that_trains_is_the_run(tmp_path, name, batch, runs):
-    init = "model = AutoModelForCausalLM.from_pretrained('base/model', device_map='auto')\nmodel.save_pretrained('x')\n"
-    files = {**PACKAGE, "init.py": init, "run.sh": STEPS}
-    files["pkg/train.py"] += "transformers.Trainer().train()\n"
-    files |= {"pkg/merge.py": "model.merge_and_unload()\n"}
-    found = read(tmp_path, name, files)
-    assert (found["train_batch_size"], found["model"], found["runs"]) == (batch, "a/b", (("run.sh", runs),))
-    assert found["device_map"] is ABSENT and found["missing"] == () and found["framework"] == "transformers"
-    assert found["gradient_checkpointing"] is (batch == 4) and (found["max_steps"] == 8) is (batch == 4)
-    assert [item["key"] for item in found["recipe_key"] if item["state"] in ("unknown", "unusable")] == []
-
-
-INFER = """from dataclasses import dataclass
-import transformers
-from vllm import LLM, SamplingParams
-@dataclass
-class TrainingArguments(transformers.TrainingArguments):
-    model_max_length: int = 32768
-args, = transformers.HfArgumentParser((TrainingArguments,)).parse_args_into_dataclasses()
-model = LLM(model="c/d", max_model_len=4096)
-model.generate(["x"], sampling_params=SamplingParams(max_tokens=500))
-"""
-
-
-@pytest.mark.parametrize("name", ["run.sh", "run.sh:2"])
-def test_a_script_that_hands_its_model_to_an_engine_is_no_training_though_it_takes_training_arguments(tmp_path, name):
-    shell = "python gone.py --bf16 True --per_device_train_batch_size 2 --model_name_or_path a/b\n"
-    shell += "python infer.py --model_name_or_path a/b --model_max_length 32768\n"
-    found = read(tmp_path, name, {"run.sh": shell, "infer.py": INFER})
-    if name == "run.sh":  # the one that may train
-        assert (found["model"], found["train_batch_size"], found["dtype"]) == ("a/b", 2, "bf16")
-        return
-    assert (found["framework"], found["method"], found["model"], found["max_model_len"]) == (
-        "vllm",
-        "infer",
-        "c/d",
-        4096,
-    )
-    assert found.keys().isdisjoint({"batch_size", "eval_batch_size", "max_length", "optimizer"})
-
-
-GEN = "from transformers import AutoModelForCausalLM\nmodel = AutoModelForCausalLM.from_pretrained('a/b')\n"
-EVALUATES = f"""from accelerate import Accelerator
-{GEN}model = Accelerator(mixed_precision="bf16").prepare(model)
-with torch.no_grad():
-    model(**batch)
-"""
-
-
 @pytest.mark.parametrize("name", ["a.py", "python a.py", "accelerate launch a.py"])
-@pytest.mark.parametrize(
-    ("code", "method"),
-    [
-        (f"{GEN}model.generate(x)\n", "infer"),
-        (EVALUATES, "infer"),
-        (f"{EVALUATES}loss.backward()\n", "full"),
-        (f"{EVALUATES}accelerator.backward(loss)\n", "full"),
-    ],
-)
+@pytest.mark.parametrize(("code", "method"), CASES["script_does_same"])
 def test_what_a_script_does_is_the_same_by_its_name_and_by_its_command(tmp_path, name, code, method):
     found = read(tmp_path, name, {"a.py": code})
     assert (found["method"], found["model"], found["missing"]) == (method, "a/b", ())
@@ -241,140 +130,6 @@ def test_what_evaluates_a_model_is_no_run(tmp_path, options, code):
     with pytest.raises(RecipeFileError) as caught:
         read(tmp_path, "run.sh", {"run.sh": f"python a.py --per_device_eval_batch_size 8 {options}\n", "a.py": code})
     assert caught.value.started == ("a.py",)
-
-
-@pytest.mark.parametrize(
-    ("script", "framework", "unknown"),
-    [
-        ("from llamafactory.train.tuner import run_exp\n", "llamafactory", {"lora_rnak"}),  # a fork declares its keys
-        ("from llamafactory.elsewhere import run_exp\n", "llamafactory", {"lora_rnak", "sequence_parallel_size"}),
-        ("add_argument('--lora_rnak')\nadd_argument('--sequence_parallel_size')\n", "transformers", set()),
-    ],
-)
-def test_a_script_with_the_name_of_a_framework_s_is_of_it_if_it_imports_it(tmp_path, script, framework, unknown):
-    files = {"src/train.py": script, "src/llamafactory/train/tuner.py": "from .args import *\n"}
-    files["src/llamafactory/train/args.py"] = "class Arguments:\n    sequence_parallel_size: int = 1\n"
-    options = "--do_train --bf16 --per_device_train_batch_size 1 --sequence_parallel_size 4 --lora_rnak 8\n"
-    found = read(tmp_path, "run.sh", {"run.sh": f"torchrun src/train.py {options}", **files})
-    keys = {one["key"] for one in found["recipe_key"] if one["state"] == "unknown"}
-    assert (found["framework"], keys) == (framework, unknown)
-
-
-def test_options_of_a_script_that_parses_the_classes_of_trl_are_theirs(tmp_path):
-    script = "from trl import ModelConfig, RLOOConfig, RLOOTrainer, TrlParser\n"
-    script += "args, model = TrlParser((RLOOConfig, ModelConfig)).parse_args_and_config()\nRLOOTrainer(config=args)\n"
-    options = "--dataset_name a/b --dataset_text_field x --rloo_k 2 --max_prompt_length 64 --bf16 --rloo_kk 2"
-    options += " --learning_rate 1e-6 --per_device_train_batch_size 1 --gradient_accumulation_steps 4"
-    found = read(tmp_path, "run.sh", {"run.sh": f"python t.py {options}\n", "t.py": script}, trl="0.13.0")
-    assert [one["key"] for one in found["recipe_key"] if one["state"] == "unknown"] == ["rloo_kk"]
-    assert (found["framework"], found["dtype"]) == ("trl", "bf16")
-
-
-def test_keys_that_a_checkout_of_the_framework_declares_are_its_own(tmp_path):
-    text = "stage: sft\nfinetuning_type: full\nsequence_parallel_size: 4\nlora_rnak: 8\n"
-    files = {"src/train.py": "from llamafactory import args\n", "examples/a.yaml": text}
-    files["src/llamafactory/args.py"] = "class Arguments:\n    sequence_parallel_size: int = 1\n"
-    files["src/llamafactory/__init__.py"] = "from .args import *\n"
-    found = read(tmp_path, "examples/a.yaml", files)
-    assert {one["key"] for one in found["recipe_key"] if one["state"] == "unknown"} == {"lora_rnak"}
-
-
-def test_a_module_below_src_and_what_its_modules_import_is_the_project_s_own(tmp_path):
-    train = "from .args import *\nimport transformers\ndef main():\n"
-    train += "    transformers.Trainer(args=transformers.TrainingArguments(**parse()))\n"
-    files = {"src/pkg/go.py": "from pkg.train import main\nmain()\n", "src/pkg/train.py": train}
-    files |= {"src/pkg/args.py": "class Own:\n    image_folder: str = ''\n", "src/pkg/__init__.py": ""}
-    files["run.sh"] = "python -m pkg.go --bf16 True --max_steps 1 --seed 1 --image_folder x --nonsense 1\n"
-    found = read(tmp_path, "run.sh", files)
-    assert {one["key"] for one in found["recipe_key"] if one["state"] == "unknown"} == {"nonsense"}
-    assert (found["missing"], found["dtype"]) == ((), "bf16")
-
-
-def test_a_class_that_makes_one_of_another_module_is_followed(tmp_path):
-    train = "from transformers import Trainer, TrainingArguments\nclass Work:\n    def __init__(self):\n"
-    train += "        self.trainer = Trainer(args=TrainingArguments('o', per_device_train_batch_size=4))\n"
-    app = "from src.core.work import Work\nclass App:\n    def __init__(self):\n        self.work = Work()\n"
-    files = {"src/__init__.py": "from .app import App\n", "src/app.py": app, "src/core/work.py": train}
-    found = read(tmp_path, "python __main__.py", {**files, "__main__.py": "from src import App\nApp()\n"})
-    assert (found["framework"], found["train_batch_size"]) == ("transformers", 4)
-
-
-def test_options_of_a_script_that_is_not_there_are_not_judged(tmp_path):
-    found = read(tmp_path, "run.sh", {"run.sh": "deepspeed gone.py --bf16 True --max_steps 1 --image_folder x\n"})
-    assert [one["key"] for one in found["recipe_key"] if one["state"] == "unknown"] == []
-
-
-CONFIGURED = """from accelerate import Accelerator
-from transformers import AutoConfig, AutoModelForCausalLM, HfArgumentParser
-accelerator = Accelerator(mixed_precision="bf16")
-config = AutoConfig.from_pretrained("a/b")
-if FLASH:
-    config._attn_implementation = "flash_attention_2"
-replace_vit_attn_with_flash_attn()
-model = AutoModelForCausalLM.from_pretrained("a/b", config=config)
-outputs = model(use_cache=False, **batch)
-accelerator.backward(outputs.loss)
-"""
-
-
-@pytest.mark.parametrize(("flash", "attention"), [("True", "flash_attention_2"), ("False", NOT_GIVEN)])
-def test_what_a_script_sets_in_a_configuration_and_hands_to_the_model_counts(tmp_path, flash, attention):
-    code = CONFIGURED.replace("if FLASH", f"FLASH = {flash}\nif FLASH")
-    command = "python loop.py --per_device_train_batch_size 2 --max_grad_norm -1 --gradient_accumulation_steps 2\n"
-    found = read(tmp_path, "run.sh", {"loop.py": code, "run.sh": command})
-    assert (found.get("attn", NOT_GIVEN), found["use_cache"], found["framework"]) == (attention, False, "accelerate")
-    assert found["max_grad_norm"] is ABSENT and found["train_batch_size"] == 2
-
-
-OWN = """from dataclasses import dataclass, field
-import transformers
-@dataclass
-class Own:
-    base_model: str = "a/b"
-    model_max_length: int = field(default=384)
-    use_lora: bool = True
-    lora_r: int = 16
-    cutoff_len: int = field()
-own, args = transformers.HfArgumentParser((Own, transformers.TrainingArguments)).parse_args_into_dataclasses()
-transformers.Trainer(args=args).train()
-"""
-
-
-@pytest.mark.parametrize(("options", "length"), [("", 384), ("--model_max_length 64", 64)])
-def test_what_a_script_declares_as_its_default_is_what_runs(tmp_path, options, length):
-    command = f"torchrun own.py --bf16 True --max_steps 1 --per_device_train_batch_size 2 {options}\n"
-    found = read(tmp_path, "run.sh", {"own.py": OWN, "run.sh": command})
-    assert (found["model"], found["max_length"], found["method"], found["lora_r"]) == ("a/b", length, "lora", 16)
-
-
-def test_a_patch_of_the_attention_is_the_attention(tmp_path):
-    patched = "from pkg.patch import replace_llama_attn_with_flash_attn\nreplace_llama_attn_with_flash_attn()\n"
-    found = read(tmp_path, "a.py", {"a.py": f"{patched}from pkg.train import main\nmain()\n", **PACKAGE})
-    assert (found["attn"], found["model"]) == ("flash_attention_patch", "a/b")
-
-
-def test_what_a_started_script_uses_says_whose_options_a_command_has(tmp_path):
-    options = (
-        "--bf16 True --lora_r 8 --lora_alpha 16 --lora_dropout 0.05 --data_path a --q_lora False --flash_attn False"
-    )
-    found = read(tmp_path, "run.sh", {**PACKAGE, "run.sh": f"deepspeed pkg/train.py {options}\n"})
-    assert found["framework"] == "transformers"
-
-
-@pytest.mark.parametrize(
-    "imports", ["import transformers\nfrom a.args import Own", "import transformers\nfrom a.train.args import Own"]
-)
-def test_an_option_of_a_class_in_a_package_that_the_script_belongs_to_is_its_own(tmp_path, imports):
-    own = (
-        "from dataclasses import dataclass\n@dataclass\nclass Own:\n    image_folder: str = ''\n    fix: bool = True\n"
-    )
-    parser = "transformers.HfArgumentParser((Own, transformers.TrainingArguments))"
-    start = f"{imports}\n{parser}.parse_args_into_dataclasses()\n"
-    files = {"a/args.py": own, "a/train/args.py": own, "a/train/go.py": start}
-    options = "--bf16 True --max_steps 1 --seed 1 --fix False --image_folder x --nonsense 1"
-    files |= {"run.sh": f"deepspeed a/train/go.py {options}\n"}
-    found = read(tmp_path, "run.sh", files)
-    assert {one["key"] for one in found["recipe_key"] if one["state"] == "unknown"} == {"nonsense"}
 
 
 def test_what_a_project_brings_along_does_not_hide_the_class_behind_it(tmp_path):
@@ -406,46 +161,10 @@ def test_the_words_of_a_module_are_those_of_the_nearest_in_the_project(tmp_path,
     assert {one["key"] for one in found["recipe_key"] if one["state"] == "unknown"} == unknown
 
 
-def test_what_a_command_prints_is_not_known_amid_other_options_either(tmp_path):
-    shell = "GPUS=$(python -c 'print(8)')\nARGS=\"--nproc_per_node $GPUS --nnodes 1\"\n"
-    shell += "torchrun $ARGS pkg/train.py --bf16 True\n"
-    found = read(tmp_path, "run.sh", {**PACKAGE, "run.sh": shell})
-    assert "world_size" not in found and found["dtype"] == "bf16" and "unusable" not in str(found)
-
-
-@pytest.mark.parametrize(
-    ("default", "size"),
-    [
-        ("${N:-${1:-2}}", 2),
-        ("${N:-${1:-${M:-'3'}}}", 3),
-        ("${N:-$((2 * 2))}", 4),
-        ("${N:-${1:-$(nvidia-smi -L | wc -l)}}", Unknown),
-        ("${N:-${M}}", Unknown),
-    ],
-)
-def test_a_default_in_a_default_is_read_or_open(tmp_path, default, size):
-    shell = f'N="{default}"\ntorchrun --nproc_per_node "$N" pkg/train.py --bf16 True\n'
-    found = read(tmp_path, "run.sh", {**PACKAGE, "run.sh": shell})
-    assert found.get("world_size", Unknown) == size
-    assert "unusable" not in str(found)
-
-
-@pytest.mark.parametrize("how", ["source ./vars.sh", ". vars.sh", "bash vars.sh"])
-def test_a_script_that_a_shell_runs_counts_in_its_place(tmp_path, how):
-    shell = f"{how}\nswift sft --model $MODEL --max_length $((LENGTH * 2))\n"
-    found = read(tmp_path, "run.sh", {"vars.sh": "MODEL=a/b\nLENGTH=16\n", "run.sh": shell})
-    assert (found["model"], found["max_length"]) == ("a/b", 32)
-
-
 @pytest.mark.parametrize("text", ["source ./gone.sh\nswift sft --model a/b\n", "bash gone.sh\nswift sft --model a/b\n"])
 def test_a_script_that_is_not_there_is_said(tmp_path, text):
     missing = read(tmp_path, "run.sh", {"run.sh": text})["missing"]
     assert [(place, why) for _, place, why in missing] == [("run.sh:1", "is not there")]
-
-
-def test_scripts_that_run_each_other_end(tmp_path):
-    found = read(tmp_path, "a.sh", {"a.sh": "source b.sh\nswift sft --model a/b\n", "b.sh": "source a.sh\nX=1\n"})
-    assert found["model"] == "a/b"
 
 
 LOOP = """import json, yaml
@@ -468,12 +187,6 @@ def test_a_file_that_two_others_name_is_read_once(tmp_path):
     }
     keys = [item["key"] for item in read(tmp_path, "run.sh", files)["recipe_key"] if item["format"] == "deepspeed"]
     assert keys == ["stage"]
-
-
-def test_documents_that_a_script_reads_and_the_fuller_of_two_calls_count(tmp_path):
-    files = {"loop.py": LOOP, "conf.yaml": "model: {name: a/b}\n", "more.json": '{"batch": 3}'}
-    found = read(tmp_path, "loop.py", files)
-    assert (found["model"], found["train_batch_size"], found["dtype"]) == ("a/b", 3, "bf16")
 
 
 FIREFLY = """from dataclasses import dataclass, field
@@ -534,22 +247,9 @@ mine, training = HfArgumentParser((Mine, TrainingArguments)).PARSING
 model = AutoModelForCausalLM.from_pretrained(mine.model)
 Trainer(model, training).train()
 """
-BY_FLAG = 'parse_args_into_dataclasses(args_file_flag="--cfg")'
 
 
-@pytest.mark.parametrize(
-    ("command", "parsing", "model", "size"),
-    [
-        ("python af/t.py --cfg af/x.args", BY_FLAG, "a/given", 4),
-        ("cd af && python t.py --cfg x.args", BY_FLAG, "a/given", 4),
-        ("python af/t.py --cfg af/missing.args", BY_FLAG, None, None),
-        ("python af/t.py --cfg af/missing.args --model a/typed", BY_FLAG, "a/typed", None),
-        ("python af/t.py --cfg af/latin.args", BY_FLAG, None, None),
-        ("python af/t.py", 'parse_yaml_file(yaml_file="af/missing.yaml")', None, None),
-        ("python af/t.py af/missing.yaml", "parse_yaml_file(sys.argv[1])", None, None),
-        ("python af/t.py", BY_FLAG, "a/default", 8),
-    ],
-)
+@pytest.mark.parametrize(("command", "parsing", "model", "size"), CASES["options_file_cannot"])
 def test_options_of_a_file_that_cannot_be_read_are_no_defaults(tmp_path, command, parsing, model, size):
     options = "--model a/given --per_device_train_batch_size 4"
     files = {"run.sh": command, "af/t.py": OPTIONS_FILE.replace("PARSING", parsing), "af/x.args": options}
@@ -557,26 +257,6 @@ def test_options_of_a_file_that_cannot_be_read_are_no_defaults(tmp_path, command
     (tmp_path / "af/latin.args").write_bytes(f"{options} --run_name caf\xe9".encode("latin-1"))
     found = read(tmp_path, "run.sh", files, transformers="4.46.0")
     assert found["framework"] == "transformers"
-    assert found["model"] == model or (model is None and isinstance(found["model"], Unknown))
-    batch_size = found["train_batch_size"]
-    assert batch_size == size or (size is None and isinstance(batch_size, Unknown))
-
-
-@pytest.mark.parametrize(
-    ("words", "model", "size"),
-    [("@o.args", None, None), ("--size 2 @o.args --model a/typed", "a/typed", None), ("--size 2", "a/default", 2)],
-)
-def test_options_behind_a_prefix_of_files_are_open(tmp_path, words, model, size):
-    script = """import argparse
-from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
-parser = argparse.ArgumentParser(fromfile_prefix_chars="@")
-parser.add_argument("--model", default="a/default")
-parser.add_argument("--size", type=int, default=1)
-a = parser.parse_args()
-model = AutoModelForCausalLM.from_pretrained(a.model)
-Trainer(model, TrainingArguments("o", per_device_train_batch_size=a.size)).train()
-"""
-    found = read(tmp_path, "run.sh", {"run.sh": f"python t.py {words}", "t.py": script}, transformers="4.46.0")
     assert found["model"] == model or (model is None and isinstance(found["model"], Unknown))
     batch_size = found["train_batch_size"]
     assert batch_size == size or (size is None and isinstance(batch_size, Unknown))
@@ -599,75 +279,10 @@ def test_options_of_a_file_that_nobody_can_tell_are_open(tmp_path):
     assert not isinstance(found["max_length"], int)
 
 
-@pytest.mark.parametrize(("trains", "states"), [("Trainer(m, a)", {"contradicted"}), ("Mine(a)", set())])
-def test_a_script_that_starts_deepspeed_itself_has_nobody_compare_the_two(tmp_path, trains, states):
-    """LOMO: TrainingArguments, and a trainer of its own. The Trainer alone refuses what differs."""
-    script = f"""import deepspeed
-from transformers import Trainer, TrainingArguments
-class Mine:
-    def __init__(self, a):
-        self.engine = deepspeed.initialize(config=a.deepspeed, model=m)
-    def train(self):
-        pass
-a = TrainingArguments("o", per_device_train_batch_size=16, deepspeed="ds.json")
-{trains}.train()
-"""
-    settings = '{"zero_optimization": {"stage": 3}, "train_micro_batch_size_per_gpu": 2}'
-    found = read(tmp_path, "t.py", {"t.py": script, "ds.json": settings})
-    assert (found["train_batch_size"], found["zero_stage"]) == (16, 3)
-    assert {item["state"] for item in found["recipe_key"] if item["state"] == "contradicted"} == states
-
-
-OPTION = """from argparse import ArgumentParser
-parser = ArgumentParser()
-parser.add_argument('--eval', action='store_true')
-a = parser.parse_args()
-"""
-
-
-@pytest.mark.parametrize(
-    ("text", "words", "followed"),
-    [
-        (OPTION + "if not a.eval:\n    print()\nelse:\n    train()\n", "", True),  # a default: the option may be given
-        (OPTION + "if a.eval:\n    print()\nelse:\n    train()\n", "--eval", False),
-        ("SPAWN = True\nif SPAWN:\n    mp.spawn(train)\nelse:\n    train()\n", "", True),  # it is named, too
-        ("SPAWN = True\nif SPAWN:\n    print()\nelse:\n    train()\n", "", False),
-        ("SPAWN = True\nif not SPAWN:\n    helper.train()\n", "", True),  # another's method
-        ("SPAWN = True\nif not SPAWN:\n    train()\ndef late():\n    Trainer(init=train)\n", "", True),
-    ],
-)
+@pytest.mark.parametrize(("text", "words", "followed"), CASES["function_branch_not"])
 def test_a_function_of_a_branch_that_is_not_taken_is_followed_where_it_may_run(text, words, followed):
     calls = calls_of(f"def train():\n    inside()\n{text}".encode(), notebook=False, words=words.split())
     assert ("inside" in [name for name, *_ in calls]) is followed
-
-
-QLORA = """import argparse
-import transformers
-from dataclasses import dataclass
-from peft import LoraConfig
-from transformers import AutoModelForCausalLM, BitsAndBytesConfig
-@dataclass
-class Mine(transformers.TrainingArguments):
-    bits: int = 4
-    trainable: str = 'q_proj'
-mine, = transformers.HfArgumentParser(Mine).parse_args_into_dataclasses()
-args = argparse.Namespace(**vars(mine))
-AutoModelForCausalLM.from_pretrained('a/b', quantization_config=BitsAndBytesConfig(load_in_4bit=args.bits == 4))
-LoraConfig(r=8, target_modules=args.trainable.split(','))
-"""
-
-
-@pytest.mark.parametrize(
-    ("words", "expected"),
-    [
-        ("--trainable q_proj,v_proj --source_max_len 384 --target_max_len 128",
-         {"quantization": "bnb-4bit", "method": "qlora", "lora_targets": ("q_proj", "v_proj"), "max_length": 512}),
-        ("--bits 16", {"quantization": ABSENT, "method": "lora", "lora_targets": ("q_proj",)}),
-    ],
-)  # fmt: skip
-def test_arguments_in_a_namespace_and_a_list_in_one_text_are_followed(tmp_path, words, expected):
-    found = read(tmp_path, "run.sh", {"run.sh": f"python train.py {words}\n", "train.py": QLORA})
-    assert {field: found.get(field) for field in expected} == expected
 
 
 @pytest.mark.parametrize(
@@ -681,25 +296,6 @@ def test_two_projects_whose_script_has_one_name_are_told_by_what_it_calls(tmp_pa
     assert (found["framework"], found["max_length"]) == (framework, length)
     files["run.sh"] = files["run.sh"][:-1] + " --max_source_length 64 --max_target_length 128\n"
     assert read(tmp_path, "run.sh", files)["max_length"] == 192
-
-
-CHATGLM = """import typer
-from transformers import AutoModelForCausalLM
-def cut(ids, most_in, most_out):
-    max_length = most_in + most_out + 1
-    return ids[:max_length], {"input_ids": input_ids[:max_length]}
-def main(data: str, model: str, config: str):
-    AutoModelForCausalLM.from_pretrained(model)
-    cut(data, *config)
-typer.run(main)
-"""
-
-
-def test_what_a_file_says_stands_beside_a_script_that_computes_it(tmp_path):
-    config = "max_input_length: 256\nmax_output_length: 512\ntraining_args: {per_device_train_batch_size: 4}\n"
-    command = "python finetune_hf.py data a/b lora.yaml\n"
-    found = read(tmp_path, "run.sh", {"run.sh": command, "lora.yaml": config, "finetune_hf.py": CHATGLM})
-    assert (found["max_length"], found["train_batch_size"], found["model"]) == (769, 4, "a/b")
 
 
 HYDRA = """import hydra
@@ -721,21 +317,7 @@ HYDRA_FILES = {
 }
 
 
-@pytest.mark.parametrize(
-    ("words", "model", "batch", "bf16", "steps"),
-    [
-        ("", "a/b", 1, True, 1),
-        ("batch=7 model.bf16=false", "a/b", 7, False, 7),
-        ("model=large", "a/large", 1, False, 1),
-        ("model=large model.path=c/d", "c/d", 1, False, 1),
-        ("extra=long", "a/large", 1, False, "?"),
-        ("extra=long model=small steps=3", "a/b", 1, True, 3),
-        ("model=$MODEL batch=$SIZE", "?", "?", "?", "?"),
-        ("batch=$1 model=none", "?", "?", "?", "?"),
-        ("--config-name $CONFIG", "?", "?", "?", "?"),
-        ("--config-name=other", "?", "?", "?", "?"),
-    ],
-)
+@pytest.mark.parametrize(("words", "model", "batch", "bf16", "steps"), CASES["hydra_composes_files"])
 @pytest.mark.parametrize(
     "folder", ['"conf"', '"../x/conf"', "str(HERE)", "HERE", "os.path.join(os.path.dirname(__file__), 'conf')"]
 )
@@ -823,154 +405,13 @@ tokenizer = AutoTokenizer.from_pretrained("a/b", model_max_length=2048)
 
 
 @pytest.mark.parametrize("trl", ["0.7.4", "0.9.4", "0.14.0", "0.15.0", "0.24.0", None])
-@pytest.mark.parametrize(
-    ("trainer", "given", "length"),
-    [
-        ("SFTTrainer", "args=TrainingArguments('x')", 1024),
-        ("SFTTrainer", "args=SFTConfig('x')", 1024),
-        ("SFTTrainer", "max_seq_length=4096", 4096),
-        ("SFTTrainer", "args=SFTConfig('x', max_length=1536)", 1536),
-        ("SFTTrainer", "train_dataset=rows.map(lambda row: tokenizer(row['text'], max_length=2048))", 2048),
-        ("DPOTrainer", "args=TrainingArguments('x')", 2048),
-    ],
-)
+@pytest.mark.parametrize(("trainer", "given", "length"), CASES["length_tokenizer_no"])
 def test_the_length_of_a_tokenizer_is_no_longer_than_the_trainer_of_trl_takes(tmp_path, trl, trainer, given, length):
     versions = {"trl": trl} if trl else {}
     assert read(tmp_path, "a.py", {"a.py": SFT.format(trainer, given)}, **versions)["max_length"] == length
     shorter = SFT.format(trainer, given).replace("model_max_length=2048", "model_max_length=512")
     written = str(length) in given
     assert read(tmp_path, "a.py", {"a.py": shorter}, **versions)["max_length"] == (length if written else 512)
-
-
-TWO_MODELS = """import torch
-from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
-from peft import get_peft_model, LoraConfig
-big = AutoModelForCausalLM.from_pretrained("a/big", torch_dtype=torch.float32)
-small = AutoModelForCausalLM.from_pretrained("a/small")
-args = TrainingArguments("x")
-{}
-"""
-FREEZE = "for p in big.parameters():\n    p.requires_grad = False\n"
-
-
-@pytest.mark.parametrize(
-    ("use", "model"),
-    [
-        ("class Distil(Trainer):\n    pass\nDistil(model=small, teacher_model=big, args=args).train()", "a/small"),
-        ("big.eval()\nTrainer(small, args).train()", "a/small"),
-        ("big.requires_grad_(False)\nsmall = get_peft_model(small, LoraConfig())\nTrainer(small, args)", "a/small"),
-        (f"{FREEZE}optimizer = torch.optim.AdamW(small.parameters())\nloss.backward()", "a/small"),
-        ("big = big.eval()\nsmall, optimizer = accelerator.prepare(small, optimizer)\nloss.backward()", "a/small"),
-        ("class Own(Trainer):\n    def __init__(self, teacher, **rest):\n        super().__init__(**rest)\n"
-         "        self.teacher = teacher\n        self.teacher.eval()\nOwn(big, model=small, args=args)", "a/small"),
-        ("small.eval()\nTrainer(big, args).train()", "a/big"),
-        ("Trainer(big, args).train()\nbig.eval()\nsmall.eval()", "a/big"),
-        ("big.eval()\nsmall.eval()\nTrainer(make(), args).train()", "a/big"),
-        ("from trl import DPOTrainer\nDPOTrainer(big, ref_model=small, args=args).train()", "a/big"),
-    ],
-)  # fmt: skip
-def test_of_two_models_the_one_that_is_trained_is_the_run_s(tmp_path, use, model):
-    found = read(tmp_path, "a.py", {"a.py": TWO_MODELS.format(use)}, transformers="4.57.0")
-    assert found["model"] == model
-    assert isinstance(found.get("reference_model"), Unknown) == (
-        model == "a/small" or use[:5] == "small" or "small.eval()" in use[30:]
-    )
-
-
-LOADER = """from transformers import Trainer, TrainingArguments
-class Mine(Trainer):
-    def {}
-Mine("a/b", TrainingArguments("x", per_device_train_batch_size=256)).train()
-"""
-
-
-@pytest.mark.parametrize(
-    ("method", "size"),
-    [
-        ("get_train_dataloader(self):\n        return self.buckets", "?"),
-        ("get_train_dataloader(self):\n        return self.own or super().get_train_dataloader()", "?"),
-        ("get_train_dataloader(self):\n        return Loader(self.train_dataset, self._train_batch_size)", 256),
-        ("get_train_dataloader(self):\n        return Loader(self.train_dataset, batch_size=8)", 256),
-        ("get_eval_dataloader(self, rows):\n        return self.buckets", 256),
-    ],
-)
-def test_a_loader_of_ones_own_leaves_the_batch_size_open_unless_it_takes_it(tmp_path, method, size):
-    found = read(tmp_path, "a.py", {"a.py": LOADER.format(method)}, transformers="4.57.0")["train_batch_size"]
-    assert ("?" if isinstance(found, Unknown) else found) == size
-
-
-OF_TWO = """def dtype(args):
-    if args.half:
-        return "bfloat16"
-    return "float32"
-"""
-MODULES = {
-    "train.py": "from model import made\nfrom trainer import trained\n"
-    "made(cfg)\ntrained({'bf16': True, 'epochs': 1})\n",
-    "model/__init__.py": f"from transformers import AutoModelForCausalLM\n{OF_TWO}"
-    "def made(args):\n    return AutoModelForCausalLM.from_pretrained('a/b', torch_dtype=dtype(args), **args.more)\n",
-    "trainer.py": "import transformers\nclass TrainingArguments(transformers.TrainingArguments):\n    mine: int = 1\n"
-    "def trained(given):\n    given.pop('epochs')\n    args = TrainingArguments('x', mine=2, **given)\n"
-    "    trainer = transformers.Trainer(model, args)\n    trainer.train()\n",
-}
-
-
-def test_modules_that_have_names_of_variables_are_followed_and_what_they_hand_on_is_open(tmp_path):
-    found = read(tmp_path, "train.py", MODULES, transformers="4.45.0")
-    assert (found["model"], found["dtype"]) == ("a/b", "bf16")
-    assert isinstance(found["attn"], Unknown)  # **args.more may say it
-    assert isinstance(found["load_dtype"], Unknown)  # it depends on what is not known
-    assert {item["state"] for item in found["recipe_key"] if item["key"] in ("mine", "epochs")} == {"own"}
-
-
-LIBRARY = {"trl/__init__.py": "class SFTConfig:\n    pass\n", "a.py": TRL}
-
-
-def test_a_library_that_lies_beside_a_script_is_not_followed(tmp_path):
-    assert read(tmp_path, "a.py", LIBRARY, trl="0.24.0")["gradient_checkpointing"] is True
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        (VERL, {"framework": "verl", "method": "full", "world_size": 8, "stage": "ppo", "fsdp": True}),
-        (f"{VERL[:-1]} actor_rollout_ref.actor.use_dynamic_bsz=True\n", {"train_batch_size": "?"}),
-        ("python -m verl.trainer.main_ppo --config-name=ppo_megatron_trainer actor_rollout_ref.model.path=a/b\n",
-         {"fsdp": False}),
-        (SWIFT, {"framework": "megatron-swift", "stage": "sft", "max_length": 64}),
-        ("swift sft --model a/b --max_length -1\n", {"max_length": "?"}),
-        ("python -m sglang.launch_server --model-path a/b --tp 2\n",
-         {"framework": "sglang", "method": "serve", "tensor_parallel": 2}),
-        ("lmdeploy serve api_server a/b --tp 2\n", {"framework": "lmdeploy", "method": "serve"}),
-        ("trl grpo --model_name_or_path a/b --dataset_name c\n", {"framework": "trl", "stage": "grpo"}),
-        ("deepspeed --include localhost:0,1,3 train.py --deepspeed ds.json\n", {"world_size": 3}),
-        ("CUDA_VISIBLE_DEVICES=0,1,2 deepspeed train.py --deepspeed ds.json\n", {"world_size": 3}),
-        ("CUDA_VISIBLE_DEVICES=0,1 deepspeed --num_gpus 1 train.py\n", {"world_size": 1}),
-        ("export CUDA_VISIBLE_DEVICES=0,1\ntorchrun --nproc_per_node gpu train.py\n", {"world_size": 2}),
-        ("export CUDA_VISIBLE_DEVICES=0,1\nllamafactory-cli train --stage sft\n", {"world_size": 2}),
-        ("CUDA_VISIBLE_DEVICES=0,1 swift sft --model a/b\n", {"world_size": NOT_GIVEN}),
-        ("swift rlhf --rlhf_type gkd --model a/b --teacher_model c/d --ref_model e/f\n",
-         {"other_models": ("c/d",), "reference_model": "copy"}),
-        ("deepspeed train.py --output_dir a --bf16 True --fsdp_config fsdp.json\n", {"fsdp_wrap": ("A",)}),
-        ("swift sft --task_type embedding --model a/b\n", {"stage": "embedding"}),
-        ("swift rlhf --rlhf_type simpo --model a/b\n", {"stage": "cpo", "other_models": NOT_GIVEN}),
-        ("python examples/scripts/ppo/ppo.py --model_name_or_path a/b --reward_model_path c/d\n",
-         {"framework": "trl", "stage": "ppo", "other_models": ("c/d",)}),
-        ("trl grpo --model_name_or_path a/b --reward_funcs f c/d\n", {"other_models": ("reward_funcs",)}),
-        ("tune run lora_dpo_single_device --config llama3/8B_lora_dpo\n",
-         {"method": "lora", "stage": "dpo", "optimizer": "?", "gradient_checkpointing": "?"}),
-        ("python -m openrlhf.cli.train_sft --pretrain a/b --use_wandb {wandb_token}\n",
-         {"arguments": ("pretrain", "use_wandb")}),
-        ("uv run python x.py --n 2 -- accelerate launch scripts/run_sft.py --max_length 9\n", {"max_length": 9}),
-    ],
-)  # fmt: skip
-def test_commands_of_every_framework(tmp_path, text, expected):
-    (tmp_path / "train.py").write_text("from transformers import TrainingArguments\nTrainingArguments('x')\n")
-    found = read(tmp_path, "run.sh", {"run.sh": text, "fsdp.json": '{"transformer_layer_cls_to_wrap": "A"}'})
-    for field, value in expected.items():
-        told = found.get(field, NOT_GIVEN)
-        assert isinstance(told, Unknown) if value == "?" else told == value, field
-    assert "unusable" not in {item["state"] for item in found["recipe_key"]}
 
 
 @pytest.mark.parametrize(
@@ -997,50 +438,13 @@ def test_options_behind_the_end_of_a_command(tmp_path, text, cut):
         assert told == (cut if name == "run.sh" else [])
 
 
-@pytest.mark.parametrize(
-    ("text", "size"),
-    [
-        ('SIZE=7b; BS=16; if [ "$SIZE" = "70b" ]; then BS=4; fi\n', 16),
-        ('SIZE=7b\nif [ "$SIZE" = "7b" ]; then\n  BS=16\nelse\n  BS=4\nfi\n', 16),
-        ("if [[ $A == b ]]\nthen BS=4; else BS=16; fi\n", UNDECIDED),
-        ("A=b\nif [[ $A == x && 1 == 1 ]]\nthen BS=4; elif [[ $A == b* ]]; then BS=16; else BS=2; fi\n", 16),
-        ("BS=16; if false; then if true; then BS=4; fi; elif ! true; then BS=2; fi\n", 16),
-        ("SIZE=7b; case $SIZE in\n 7b|8b) BS=16;;\n (70b) BS=4 ;;\n *) BS=1\nesac\n", 16),
-        ("BS=1; case $1 in a) BS=16;; *) BS=16;; esac\n", 16),
-        ("BS=16; case $1 in a) BS=4;; esac\n", UNDECIDED),
-        ('SIZE=$1\nif [ "$SIZE" = 7b ]; then BS=16; else BS=4; fi\n', UNDECIDED),
-        ('SIZE=$1\nif [ "$SIZE" = 7b ]; then BS=4; else BS=4; fi\n', 4),
-        ('SIZE=$1\nif [ "$SIZE" = 7b ]; then BS=4; fi\n', UNDECIDED),
-        ('SIZE=$1\nif [ "$SIZE" == "" ]; then SIZE=7b; fi; [ $SIZE = 7b ] && BS=16 || BS=4\n', 16),
-        ('if [ -z "$1" ]; then BS=16; else BS=$1; fi\n', 16),
-        ("if [ $# -gt 0 ]; then BS=$1; else BS=16; fi\n", 16),
-        ("N=2; BS=16; [ $N -gt 2 ] && BS=4; [ $N -le 2 ] || BS=2\n", 16),
-        ("BS=16; [ a = b ] && { BS=4; true; BS=2; }\n", 16),
-        ("BS=16; [ a = b ] && ARGS=(4)\nBS=8\n", 8),
-        ("BS=16; [ -d data ] && BS=4\n", UNDECIDED),
-        ("BS=16; [ -d data ] && export BS=4 &&\n", 4),
-        ("cd data && BS=4\n", 4),
-        ("BS=16; for i in 1 2; do if [ a != a ]; then BS=4; fi; done\n", 16),
-        ("BS=16\ncat > note <<EOF\nif false\nthen\nBS=4\nEOF\n", 16),
-        ("BS=16\nif [ -f a ]; then if [ b = c ]; then BS=4; fi; fi\n", 16),
-        ("BS=16\nif [ -f a ]; then\n  BS=4\n", 4),
-        ("BS=16\nif (( N > 2 )); then BS=4; fi\n", UNDECIDED),
-        ("if (x) {\n}\nelse {\n}\n" * 40 + "BS=16\n", 16),
-        ('SIZE=${SIZE:-"7b"}; if [ $SIZE == 7b ]; then BS=16; else BS=4; fi\n', 16),
-        ("N=3; BS=16; if [ $N -ne 3 ]; then BS=4; elif [ $N -lt 2 ]; then BS=2; elif [ 3 -ge $N ]; then BS=8; fi\n", 8),
-        ("BS=16; if false; then . ./four.sh; fi\n", 16),
-        ("BS=16; A=( $@ )\n", 16),
-        ("""RUN="export BS='16'; :"\neval "$RUN" "more"\n""", 16),
-        ("if [ -f a ]; then BS='16 --bf16'; else BS='8 --fp16 --bf16'; fi\n", UNDECIDED),
-        ("BS=16; if [ -f four.sh ]; then . ./four.sh; fi\n", UNDECIDED),
-    ],
-)
+@pytest.mark.parametrize(("text", "size"), TABLE["branches"])
 def test_what_a_shell_script_sets_in_a_branch(tmp_path, text, size):
     (tmp_path / "train.py").write_text("from transformers import TrainingArguments\nTrainingArguments('x')\n")
     script = text + 'python train.py --per_device_train_batch_size "$BS" --max_steps 9\n'
     found = read(tmp_path, "run.sh", {"run.sh": script, "four.sh": "BS=4\n"})
     assert found["max_steps"] == 9
-    assert found["train_batch_size"] == (Unknown(UNDECIDED) if size is UNDECIDED else size)
+    assert found["train_batch_size"] == (Unknown(UNDECIDED) if size == "undecided" else size)
 
 
 def test_options_of_an_undecided_branch_leave_the_others_known(tmp_path):
@@ -1049,46 +453,6 @@ def test_options_of_an_undecided_branch_leave_the_others_known(tmp_path):
     text = f'ARGS="--max_steps 9"\n{branch}ALL="python train.py $ARGS"\n$ALL\n'
     found = read(tmp_path, "run.sh", {"run.sh": text})
     assert (found["max_steps"], found["train_batch_size"]) == (9, Unknown(UNDECIDED))
-
-
-PLAIN = """import torch
-from torch.utils.data import DataLoader
-from transformers import AutoModelForCausalLM, AutoTokenizer
-SIZE = 4
-model = AutoModelForCausalLM.from_pretrained("a/b", torch_dtype=torch.bfloat16)
-model.gradient_checkpointing_enable()
-optimizer = torch.optim.AdamW(model.parameters())
-for batch in DataLoader(data, batch_size=SIZE):
-    with torch.autocast("cuda", dtype=torch.float16):
-        loss = model(**tokenizer(batch, max_length=99, padding="longest")).loss
-    loss.backward()
-"""
-ENGINES = {
-    "from vllm import LLM\nLLM(model='a/b', max_model_len=5)\n": {"framework": "vllm", "max_model_len": 5},
-    "import sglang as sgl\nsgl.Engine(model_path='a/b', tp_size=2)\n": {"framework": "sglang", "tensor_parallel": 2},
-}
-
-
-def test_a_loop_and_engines_in_python(tmp_path):
-    found = read(tmp_path, "loop.py", {"loop.py": PLAIN})
-    assert found["train_batch_size"] == 4 and found["max_length"] == 99 and found["method"] == "full"
-    assert (found["dtype"], found["load_dtype"], found["optimizer"]) == ("fp16", "bf16", "adamw_torch")
-    assert found["gradient_checkpointing"] is True and found["quantization"] is ABSENT
-    for text, expected in ENGINES.items():
-        found = read(tmp_path, "serve.py", {"serve.py": text})
-        assert {field: found[field] for field in expected} == expected and found["model"] == "a/b"
-
-
-SUBCLASS = """from trl import DPOTrainer, DPOConfig
-class Mine(DPOTrainer):
-    pass
-Mine(model, args=DPOConfig(output_dir="x", max_length=7), train_dataset=data)
-"""
-
-
-def test_a_trainer_of_ones_own_is_that_of_the_library_below_it(tmp_path):
-    found = read(tmp_path, "a.py", {"a.py": SUBCLASS})
-    assert (found["stage"], found["max_length"]) == ("dpo", 7)
 
 
 CONDITIONAL = """import inspect
@@ -1125,56 +489,12 @@ Trainer(llm, TrainingArguments("x", **{rest}))
 """
 VLLM = "vllm serve a/b --gpu-memory-utilization 0.9"
 COMPOSE = "services:\n  one:\n    image: {image}\n    command: {command}\n"
-KUBERNETES = """kind: Namespace
----
-spec:
-  containers:
-  - image: vllm/vllm-openai:v0.7.3
-    command: ["/bin/sh", "-c"]
-    args: ["{command}"]
-"""
-MAKEFILE = "SHARE ?= 0.9\nserve: build\n\t@vllm serve a/b --gpu-memory-utilization $(SHARE)\n"
-OPTIONS = "--model a/b --gpu-memory-utilization 0.9"
 
 
-@pytest.mark.parametrize(
-    ("cast", "cut", "rest", "expected"),
-    [
-        ("half()", "tok(example, max_length=7)", "{}", {"load_dtype": "fp16", "max_length": 7}),
-        ("to(torch.bfloat16)", "input_ids = input_ids[:7]", "{}", {"load_dtype": "bf16", "max_length": 7}),
-        ("to('cuda')", "labels['input_ids'][:7]", "{}", {"load_dtype": ABSENT, "max_length": 7}),
-        (
-            "float()",
-            "block_size = 7; [t[i : i + block_size] for i in example]",
-            "{}",
-            {"load_dtype": "fp32", "max_length": 7},
-        ),
-        ("eval()", "pass", "{'per_device_train_batch_size': 3}", {"train_batch_size": 3}),
-    ],
-)
+@pytest.mark.parametrize(("cast", "cut", "rest", "expected"), CASES["model_tokenizer_followed"])
 def test_a_model_and_a_tokenizer_are_followed_whatever_they_are_called(tmp_path, cast, cut, rest, expected):
     found = read(tmp_path, "a.py", {"a.py": LOADED.format(cast=cast, cut=cut, rest=rest)})
     assert {field: found[field] for field in expected} == expected
-
-
-DATASET = """from transformers import AutoTokenizer, Trainer, TrainingArguments
-class Data:
-    def __init__(self, rows, tokenizer, length=7):
-        self.rows, self.tokenizer, self.length = rows, tokenizer, length
-    def __getitem__(self, at):
-        return self.tokenizer(self.rows[at], max_length=self.length)
-Trainer(None, TrainingArguments("x"), train_dataset=Data(rows, AutoTokenizer.from_pretrained("a/b")))
-"""
-
-
-def test_methods_that_a_library_calls_are_those_of_the_object_that_was_made(tmp_path):
-    assert read(tmp_path, "a.py", {"a.py": DATASET})["max_length"] == 7
-
-
-def test_a_trainer_takes_a_model_by_its_name_first(tmp_path):
-    assert (
-        read(tmp_path, "a.py", {"a.py": "from trl import DPOTrainer\nDPOTrainer('a/b', args=None)\n"})["model"] == "a/b"
-    )
 
 
 def test_settings_that_nobody_can_tell_leave_no_default(tmp_path):
@@ -1218,18 +538,7 @@ def test_the_length_of_a_tokenizer_that_has_none_is_not_that_of_the_samples(tmp_
     assert found.get("max_length", NOT_GIVEN) == expected
 
 
-@pytest.mark.parametrize(
-    ("name", "text"),
-    [
-        ("compose.yml", COMPOSE.format(image="vllm/vllm-openai:v0.7.3", command=OPTIONS)),
-        ("compose.yml", COMPOSE.format(image="vllm/vllm-openai", command=VLLM.split())),
-        ("compose.yml", COMPOSE.format(image="mine", command=VLLM)),
-        ("k8s.yaml", KUBERNETES.format(command=VLLM)),
-        ("Makefile", MAKEFILE),
-        ("a.sh", f"docker run --gpus all vllm/vllm-openai:v0.7.3 {OPTIONS}\n"),
-        ("a.sh", f"sudo docker run --gpus all vllm/vllm-openai:v0.7.3 {VLLM}\n"),
-    ],
-)
+@pytest.mark.parametrize(("name", "text"), CASES["command_container_or"])
 def test_the_command_of_a_container_or_of_a_makefile_is_one(tmp_path, name, text):
     found = read(tmp_path, name, {name: text})
     assert (found["model"], found["method"], found["gpu_memory_utilization"]) == ("a/b", "serve", 0.9)
@@ -1242,20 +551,6 @@ def test_what_aliases_repeat_is_looked_at_once(tmp_path):
     aliases = "".join(f"k{at}: *one\n" for at in range(2500))
     text = f"one: &one [1, 2, 3]\n{aliases}{COMPOSE.format(image='mine', command=VLLM)}"
     assert read(tmp_path, "compose.yml", {"compose.yml": text})["model"] == "a/b"
-
-
-def test_a_variable_of_the_launcher_decides_nothing(tmp_path):
-    """alpaca-lora's lines: the map is a process's own GPU under torchrun, and `auto` under python."""
-    script = """import os
-from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
-device_map = "auto"
-if int(os.environ.get("WORLD_SIZE", 1)) != 1:
-    device_map = {"": int(os.environ.get("LOCAL_RANK") or 0)}
-model = AutoModelForCausalLM.from_pretrained("a/b", device_map=device_map)
-Trainer(model, TrainingArguments("out", seed=int(os.environ.get("SEED", 7)))).train()
-"""
-    found = read(tmp_path, "run.sh", {"run.sh": "torchrun --nproc_per_node=2 t.py\n", "t.py": script})
-    assert isinstance(found["device_map"], Unknown) and found["world_size"] == 2
 
 
 LOOPED = """import argparse
@@ -1279,27 +574,13 @@ SFTTrainer(model=config.model, args=arguments, peft_config=LoraConfig(r=8)).trai
 """
 
 
-@pytest.mark.parametrize(
-    ("loop", "options", "told"),
-    [
-        ("fields(Config)", "", ["a/small-1B", 1, ABSENT, "lora"]),
-        ("fields(Config)", "--model a/large-32B --batch 8 --four true", ["a/large-32B", 8, "bnb-4bit", "qlora"]),
-        # Others leave the fields open, and what they decide.
-        ("options()", "--model a/large-32B --batch 8", [Unknown, Unknown, Unknown, "lora"]),
-    ],
-)
+@pytest.mark.parametrize(("loop", "options", "told"), CASES["options_parser_made"])
 def test_options_of_a_parser_that_are_made_in_a_loop(tmp_path, loop, options, told):
     files = {"run.sh": f"python t.py {options}\n", "t.py": LOOPED.replace("LOOP", loop)}
     found = read(tmp_path, "run.sh", files)
     known = [found[field] for field in ("model", "train_batch_size", "quantization", "method")]
     assert [Unknown if isinstance(one, Unknown) else one for one in known] == told
     assert found["max_length"] == 2048
-
-
-def test_what_a_launcher_is_given_and_nobody_knows_is_not_what_its_file_says(tmp_path):
-    text = "accelerate launch --config_file a.yaml --num_processes $(nvidia-smi -L | wc -l) t.py\n"
-    files = {"run.sh": text, "t.py": TRL, "a.yaml": "distributed_type: MULTI_GPU\nnum_processes: 8\n"}
-    assert isinstance(read(tmp_path, "run.sh", files)["world_size"], Unknown)
 
 
 RUN = "accelerate launch --num_processes 1 t.py --model_name_or_path a/{} --output_dir o"

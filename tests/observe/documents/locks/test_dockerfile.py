@@ -6,9 +6,12 @@ import os
 
 import pytest
 from locking import LOCKS, opened
+from tables import table
 
-from envdoctor.facts import NOT_GIVEN, Unknown
+from envdoctor.facts import NOT_GIVEN
 from envdoctor.observe import LockError
+
+CASES = table("dockerfile.toml")
 
 
 @pytest.fixture
@@ -20,22 +23,7 @@ def build(tmp_path):
     return build
 
 
-@pytest.mark.parametrize(
-    ("image", "key", "value"),
-    [
-        ("pytorch/pytorch:2.4.1-cuda12.1-cudnn9-devel", "pkg.torch", "2.4.1"),
-        ("pytorch/pytorch:2.1.0-cuda12.1-cudnn8-devel", "pkg.torch", "2.1.0"),
-        ("pytorch/pytorch:2.1.0-cuda12.1-cudnn8-devel", "python.minor", "3.10"),
-        ("docker.io/pytorch/pytorch:2.4.1-cuda12.1-cudnn9-devel", "torch.cuda", "12.1"),
-        ("vllm/vllm-openai:v0.8.5", "pkg.vllm", "0.8.5"),
-        ("nvidia/cuda:12.4.1-cudnn-devel-ubuntu22.04", "cuda.toolkit", "12.4.1"),
-        ("nvidia/cuda:12.4.1-cudnn-devel-ubuntu22.04", "os.libc_version", "2.35"),
-        ("nvidia/cuda:12.4.1-runtime-ubuntu22.04", "cuda.toolkit", NOT_GIVEN),
-        ("python:3.11.9-slim", "python.version", "3.11.9"),
-        ("python:3.11", "python.minor", "3.11"),
-        ("python:3", "python.minor", NOT_GIVEN),
-    ],
-)
+@pytest.mark.parametrize(("image", "key", "value"), CASES["tag_image_says"])
 def test_the_tag_of_an_image_says_what_is_in_it(build, image, key, value):
     fact = build(f"# first\nFROM --platform=linux/amd64 {image}\nRUN pip install peft==0.12.0\n").facts.get(key)
     assert fact.value == value and fact.origin in ("Dockerfile:2", "Dockerfile", "")
@@ -65,20 +53,6 @@ def test_the_one_python_that_the_system_installs_is_the_python(build, packages, 
     text = f"FROM nvidia/cuda:12.4.1-runtime-ubuntu22.04\nRUN apt-get update && apt-get install -y {packages}\n"
     found = build(f"{text}RUN pip install peft==0.12.0\n")
     assert found.facts.text("python.minor") == python
-
-
-@pytest.mark.parametrize(
-    ("command", "version"),
-    [
-        ("install torch==2.5.1", "2.5.1"),
-        ("install torch", "2.4.1"),
-        ("install -U torch", None),
-        ("uninstall -y torch", NOT_GIVEN),
-    ],
-)
-def test_a_later_command_stands_above_an_earlier_one(build, command, version):
-    found = build(f"FROM pytorch/pytorch:2.4.1-cuda12.1-cudnn9-devel\nRUN pip {command}\n").version("torch")
-    assert isinstance(found, Unknown) if version is None else found == version
 
 
 def test_the_last_stage_counts_with_those_it_comes_from(build):

@@ -1,10 +1,18 @@
 """What an install of a list takes: open lines by the ledger, and why an installer refuses."""
 
+from pathlib import Path
+
 import pytest
 from locking import opened
 from observing import shipped
+from tables import table
 
-from envdoctor.facts import ABSENT, Range
+from envdoctor.facts import ABSENT, NOT_GIVEN, Range, Unknown
+from envdoctor.matrix import load_toml
+
+CASES = table("taking.toml")
+
+TABLE = load_toml(Path(__file__).resolve().parents[4] / "fixtures" / "lists" / "taking.toml")["case"]
 
 
 @pytest.fixture
@@ -18,6 +26,30 @@ def read(tmp_path):
 
 def _refused(found):
     return [(item["package"], item["kind"]) for item in found.facts.value("refused")]
+
+
+def spelled(version):
+    """A version as the table has it."""
+    if version in (ABSENT, NOT_GIVEN):
+        return "absent" if version is ABSENT else "not given"
+    return (
+        f"range {version.specifiers}"
+        if isinstance(version, Range)
+        else "?"
+        if isinstance(version, Unknown)
+        else version
+    )
+
+
+@pytest.mark.parametrize(
+    "row", [{**case, **row} for case in TABLE for row in case["rows"]], ids=lambda row: row["about"]
+)
+def test_a_list_is_taken_as_the_table_says(read, row):
+    target = {name: row[name] for name in ("python", "platform", "until") if name in row}
+    found = read(row.get("begin", "") + row["text"], row.get("name", "requirements.txt"), **target)
+    assert {name: spelled(found.version(name)) for name in row.get("versions", ())} == row.get("versions", {})
+    assert "refused" not in row or sorted(_refused(found)) == sorted(map(tuple, row["refused"]))
+    assert "refused" in row or "versions" in row
 
 
 def test_an_open_line_is_what_an_install_takes(read):
@@ -35,15 +67,7 @@ def test_what_is_taken_fits_the_python_and_the_other_lines(read):
     assert read("numpy\n", python="").version("numpy").reason == "requirements.txt:1 names no version"
 
 
-@pytest.mark.parametrize(
-    ("files", "is_own"),
-    [
-        (("setup.py", "src/transformers/__init__.py"), True),
-        (("pyproject.toml", "transformers/__init__.py"), True),
-        (("src/transformers/__init__.py",), False),
-        (("setup.py", "transformers/README.md"), False),
-    ],
-)
+@pytest.mark.parametrize(("files", "is_own"), CASES["list_within_fork"])
 def test_a_list_within_a_fork_does_not_name_the_fork(tmp_path, files, is_own):
     for name in files:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
@@ -114,82 +138,6 @@ def test_a_package_that_the_ledger_does_not_know_stays_unknown(read):
     assert found.reason("some-tool") == "requirements.txt:2 names no version" and found.version("other-tool") == "1.0"
 
 
-#: Too many open packages for a search that tries their releases one by one.
-_MANY = "torch\naccelerate\ndatasets\nsentence-transformers\ndeepspeed\nunsloth\nvllm\npeft\nray\n"
-
-
-@pytest.mark.parametrize(
-    ("text", "python", "refused"),
-    [
-        ("torch==2.5.1\nvllm==0.6.3\n", "3.11", ("torch", "conflict")),
-        ("torch==2.4.1\n", "3.13", ("torch", "file")),
-        ("torch==2.6.0\nvllm==0.8.2\n", "3.11", ("vllm", "gone")),
-        ("transformers==4.57.0\n", "3.8", ("transformers", "python")),
-        ("transformers==4.48.99\n", "3.11", ("transformers", "release")),
-        ("torch==2.1.2+cu121\n", "3.11", ("torch", "index")),
-        ("torch==2.5.1\nflash-attn==2.7.4.post1\n", "3.11", ("flash-attn", "build")),
-        ("torch==2.6.0\ntriton==3.1.0\n", "3.11", ("triton", "conflict")),
-        ("protobuf==5.27.1\ntensorboard==2.17.0\n", "3.11", ("protobuf", "conflict")),
-        ("torch\nflash-attn\ngit+https://github.com/huggingface/peft\n", "3.11", ("flash-attn", "build")),
-        ("--extra-index-url https://download.pytorch.org/whl/cu121\nflash-attn\n", "3.11", ("flash-attn", "build")),
-        ("torch torchvision --index-url https://x.org/cu118\nnumpy\n", "3.11", ("torch", "line")),
-        (f"transformers<4.50\ntrl>=0.20\n{_MANY}", "3.11", ("trl", "conflict")),
-        (f"gradio<4\ntrl<0.9\nllamafactory\ntokenizers<0.15\n{_MANY}", "3.11", ("llamafactory", "conflict")),
-        ("peft\n-i https://download.pytorch.org/whl/cu121\ntorch\n", "3.11", ("peft", "lacking")),
-        ("tokenizers==0.12.1\n", "3.11", ("tokenizers", "source")),
-        ("transformers==4.21.0\n", "3.11", ("tokenizers", "source")),
-        ("sklearn\ntorch\n", "3.11", ("sklearn", "name")),
-        ("numba==0.56.4\n", "3.11", ("numba", "source")),
-        ("torch==2.5.1\nclip==1.0==\n", "3.11", ("clip", "line")),
-        ("a==1\n" * 20 + "clip==1.0==\n", "", ("clip", "line")),
-        ("<<<<<<< HEAD\ntorch\n", "3.11", ("<<<<<<< HEAD", "line")),
-        ("peft; python_version<3.8\ntorch\n", "3.11", ("peft", "line")),
-        ("torch\npeft --no-build-isolation\n", "3.11", ("peft", "line")),
-        ("latex2sympy2==1.9.1\nantlr4-python3-runtime==4.11.1\n", "3.10", ("antlr4-python3-runtime", "conflict")),
-    ],
-)
-def test_what_an_installer_refuses(read, text, python, refused):
-    assert _refused(read(text, python=python)) == [refused]
-
-
-@pytest.mark.parametrize(
-    ("text", "refused"),
-    [
-        ("tqdm==4.66.0\ndatasets==2.20.0\ntrl==0.9.0\n", {("trl", "release"), ("tqdm", "conflict")}),
-        ("tqdm==4.66.0\ndatasets==2.20.0\nsklearn\n", {("sklearn", "name"), ("tqdm", "conflict")}),
-        # What another release of trl will require is not known.
-        ("trl==0.9.0\ntransformers==4.20.0\n", {("trl", "release"), ("tokenizers", "source")}),
-        ("tqdm==4.66.99\ndatasets==2.20.0\n", {("tqdm", "release")}),
-        ("tqdm==4.65.99\ndatasets==2.20.0\n", {("tqdm", "release")}),
-    ],
-)
-def test_a_contradiction_is_said_beside_what_does_not_exist(read, text, refused):
-    assert {*_refused(read(text))} == refused
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "--extra-index-url https://download.pytorch.org/whl/cu121\ntorch==2.1.2+cu121\n",
-        "torch==99.0\ntransformers>=99\n",
-        "transformers @ git+https://github.com/huggingface/transformers\ntrl==0.9.6\npeft==0.12.0\n",
-        "torch==2.6.0 --hash=sha256:00\ntriton==3.1.0 --hash=sha256:00\n",
-        "torch==2.6.0\ntriton==3.1.0\nx @ file:///home/me/x\n",
-        "vllm @ file:///x/vllm-0.12.0+35a9f223.nv25.12.cu131-cp38-abi3-linux_x86_64.whl\nnumba==0.63.1\n",
-        "torch==2.5.1\nhttps://example.org/flash_attn-2.7.4.post1%2Bcu12torch2.5-cp311-cp311-linux_x86_64.whl\n",
-        "torch===four\n",
-        "flash-attn-4\ntorch>=2.6.0.dev1,<2.6\n",
-        "requests==2.18.4\nprotobuf==3.5.1\nsklearn==0.0\n",
-        "tokenizers==0.13.3\npyyaml==6.0\n",
-        "-i https://download.pytorch.org/whl/cu121\n--extra-index-url https://mirror.example/simple\ntorch\npeft\n",
-        "torch\n./own\n{{ extra }}\n${MORE}\n-e git+https://x.org/peft#egg=peft\n- torch\npeft -f https://x.org\n",
-        "datasets==2.12.0\n",
-    ],
-)
-def test_what_is_not_refused(read, text):
-    assert _refused(read(text)) == []
-
-
 @pytest.mark.parametrize("platform", ["windows-x86_64", "windows-amd64", "macos-arm64", "linux-aarch64"])
 @pytest.mark.parametrize("line", ["torch==2.6.0", "torch", "bitsandbytes==0.49.2", "numpy==2.2.6"])
 def test_a_release_with_a_wheel_for_the_system_is_not_refused(read, line, platform):
@@ -211,82 +159,7 @@ def test_only_requirements_that_contradict_one_another_are_named(read):
     assert refused["asked"] == "requirements.txt:1: numpy==1.22.0; pandas 1.5.3: numpy>=1.23.2"
 
 
-_BUILT = [("flash-attn", "build")]
-_TORCH = "pytorch/pytorch:2.4.1-cuda12.1-cudnn9-devel"
-
-
-@pytest.mark.parametrize(
-    ("image", "commands", "refused"),
-    [
-        ("nvcr.io/nvidia/pytorch:24.05-py3", ["pip install flash-attn"], []),
-        ("nvcr.io/nvidia/pytorch:24.05-py3", ["pip install torch==2.1.2+cu121 triton==2.0.0"], []),
-        ("nvcr.io/nvidia/pytorch:24.05-py3", ["pip install torch==2.5.1 vllm==0.6.3"], [("torch", "conflict")]),
-        (_TORCH, ["pip install flash-attn"], []),
-        (_TORCH, ["pip install -U torch flash-attn"], []),
-        (_TORCH, ["pip install flash-attn", "pip install torch==2.5.1"], []),
-        (_TORCH, ["pip install torch==2.4.7"], [("torch", "release")]),
-        (_TORCH, ["pip uninstall -y torch", "pip install torch flash-attn"], _BUILT),
-        (_TORCH, ["uv pip install flash-attn"], _BUILT),
-        ("pytorch/pytorch:2.7.0-cuda12.8-cudnn9-devel", ["pip install torchaudio==2.7.0+cu128"], []),  # it may be there
-        ("python:3.11", ["pip install flash-attn"], _BUILT),
-        ("nvidia/cuda:12.4.1-devel-ubuntu22.04", ["pip install torch flash-attn"], _BUILT),
-        ("ubuntu:22.04", ["pip install flash-attn"], _BUILT),
-        ("continuumio/miniconda3", ["pip install flash-attn"], _BUILT),
-        ("python:3.11", ["pip install torch==2.5.1", "pip install flash-attn==2.7.4.post1"], []),
-        ("python:3.11", ["pip install -U pip", "pip install torch==2.5.1", "pip install flash-attn"], _BUILT),
-        ("python:3.11", ["pip install torch==2.5.1", "pip install --no-build-isolation flash-attn"], []),
-        ("python:3.12-slim", ["pip install torch==2.5.1", "pip install flash-attn"], _BUILT),
-    ],
-)
-def test_an_image_brings_what_is_known_of_it_and_an_unknown_one_may_bring_all(read, image, commands, refused):
-    text = "".join(f"RUN {command}\n" for command in commands)
-    assert _refused(read(f"FROM {image}\n{text}", "Dockerfile")) == refused
-
-
 _OLD, _NEW, _BEFORE = "2025-10-24", "2025-10-25", [("flash-attn", "before")]
-
-
-@pytest.mark.parametrize(
-    ("pip", "day", "refused"),
-    [("pip", "", _BUILT), ("pip", _OLD, []), ("pip", _NEW, _BUILT), ("pip=24.0", "", []), ("pip=25.3", _OLD, _BUILT)],
-)
-def test_a_pip_of_conda_that_is_old_builds_with_the_torch_of_conda(read, pip, day, refused):
-    text = f"dependencies:\n  - python=3.11\n  - {pip}\n  - pytorch=2.5.1\n  - pip:\n    - flash-attn\n"
-    assert _refused(read(text, "environment.yml", until=day)) == refused
-
-
-@pytest.mark.parametrize(
-    ("lines", "day", "refused"),
-    [
-        ("flash-attn==2.5.8\n", _OLD, _BEFORE),
-        ("flash-attn==2.5.8\n", _NEW, _BUILT),
-        ("flash-attn==2.5.8\n", "", _BUILT),
-        ("torch==2.2.0\nflash-attn==2.5.8\n", _OLD, _BUILT),
-    ],
-)
-def test_a_pip_that_is_old_builds_with_a_torch_that_was_there_before_the_list(read, lines, day, refused):
-    assert _refused(read(lines, until=day)) == refused
-
-
-@pytest.mark.parametrize(
-    ("python", "said"),
-    [
-        ("python=3.10", "3.10"),
-        ("python=3.10.14=h955ad1f_1", "3.10"),
-        ("python=3.10.*", "3.10"),
-        ("conda-forge::python>=3.10,<3.11", "3.10"),
-        ("python 3.10.*", "3.10"),
-        ("python ==3.10.14", "3.10"),
-        ("python>=3.10", "3.11"),
-        ("python=3.10|3.11", "3.11"),
-        ("pip", "3.11"),
-    ],
-)
-def test_a_pip_section_of_conda_that_contradicts_itself_is_refused(read, python, said):
-    """However the Python is written that it is for: by the list, otherwise by ``--target-python``."""
-    text = f"dependencies:\n  - {python}\n  - pip:\n    - datasets==2.20.0\n    - fsspec==2024.6.1\n"
-    for target in ({"python": said}, *([{"python": ""}] if said == "3.10" else ())):
-        assert _refused(read(text, "environment.yml", **target)) == [("fsspec", "conflict")]
 
 
 def test_what_pip_replaces_of_conda_is_what_is_there(read):
@@ -338,27 +211,6 @@ def test_a_release_that_is_not_known_meets_what_is_asked_for_or_is_replaced(
 _VLLM = "FROM vllm/vllm-openai:v0.7.3\n"
 
 
-@pytest.mark.parametrize(
-    ("steps", "name", "version"),
-    [
-        ([], "torch", "2.5.1"),
-        ([], "triton", "3.1.0"),  # torch 2.5.1 pins it
-        ([], "numpy", Range("<=2.2.4,>=1.22,<2.0.0")),
-        (["trl==0.15.1 deepspeed==0.16.3"], "torch", "2.5.1"),
-        (["trl==0.15.1 deepspeed==0.16.3"], "deepspeed", "0.16.3"),
-        (["trl==0.15.1"], "accelerate", Range("<=1.5.2")),
-        (["transformers"], "transformers", Range("<=4.50.0,>=4.48.2")),  # what is there is kept
-        (["-U transformers"], "torch", "2.5.1"),
-        (["'transformers<4.48'"], "transformers", "4.47.1"),
-        (["torch==2.6.0"], "torch", "2.6.0"),
-        (["torch==2.6.0"], "triton", "3.2.0"),
-    ],
-)
-def test_an_image_that_is_known_by_one_package_brings_what_that_release_requires(read, steps, name, version):
-    found = read(_VLLM + "".join(f"RUN pip install {step}\n" for step in steps), "Dockerfile").version(name)
-    assert (found, getattr(found, "specifiers", None)) == (version, getattr(version, "specifiers", None))
-
-
 @pytest.mark.parametrize("python", ["3.11", "3.12"])
 def test_a_step_on_such_an_image_takes_what_it_takes_behind_an_install(read, python):
     step = "RUN pip install trl==0.15.1 deepspeed==0.16.3\n"
@@ -380,24 +232,7 @@ def test_no_release_of_an_image_meets_what_contradicts_itself(read):
     assert _refused(read(text, "Dockerfile")) == [("numpy", "conflict")]
 
 
-_TRANSFORMERS = "git+https://github.com/huggingface/transformers"
-_TRL = "git+https://github.com/huggingface/trl"
-
-
-@pytest.mark.parametrize(
-    ("text", "taken", "unknown"),
-    [
-        (f"{_TRL}.git\n", ["datasets", "accelerate", "transformers"], ["trl"]),
-        (f"trl @ {_TRL}\n", ["datasets"], ["trl"]),
-        (f"-e {_TRL}@main#egg=trl\n", ["datasets"], ["trl"]),
-        (f"{_TRL}\nvllm==0.6.6\n", ["datasets"], ["trl"]),
-        (f"{_TRANSFORMERS}\n", ["safetensors", "tokenizers"], ["transformers"]),
-        (f"{_TRANSFORMERS}\npeft==0.5.0\n", ["safetensors", "tokenizers"], ["transformers"]),
-        ("git+https://github.com/me/transformers\npeft==0.5.0\n", ["safetensors"], ["transformers", "tokenizers"]),
-        (f"{_TRANSFORMERS}@v4.49.0\npeft==0.5.0\n", ["tokenizers"], ["transformers"]),
-        (f"{_TRANSFORMERS}@v4.49.0\ntokenizers==0.20.3\n", [], ["transformers"]),
-    ],
-)
+@pytest.mark.parametrize(("text", "taken", "unknown"), CASES["checkout_requires_newest"])
 def test_a_checkout_requires_what_the_newest_release_does_and_that_of_the_list_s_time(read, text, taken, unknown):
     found = read(text)
     assert [name for name in taken if not isinstance(found.version(name), str)] == []
@@ -405,20 +240,7 @@ def test_a_checkout_requires_what_the_newest_release_does_and_that_of_the_list_s
     assert _refused(found) == []
 
 
-_MINE = "what mine requires is not read: it is taken from a repository or a folder"
-_TOOLS = "what these require is not known, nor whether the other lines fit it: a1, b1, c1 and 3 more"
-
-
-@pytest.mark.parametrize(
-    ("text", "python", "said"),
-    [
-        ("torch==2.7.0\ngit+https://github.com/me/mine.git\n", "3.11", [_MINE]),
-        ("torch==2.5.1\nvllm==0.6.3\ngit+https://github.com/me/mine.git\n", "3.11", [_MINE]),
-        ("torch\ngit+https://github.com/me/mine.git\n", "", [_MINE]),
-        ("torch==2.7.0\na1\nb1==1\nc1\nd1\ne1\nf1\na1>0\nsklearn\n", "3.11", [_TOOLS]),
-        ("torch==2.7.0\nnumpy\n", "3.11", []),
-    ],
-)
+@pytest.mark.parametrize(("text", "python", "said"), CASES["packages_whose_requirements"])
 def test_packages_whose_requirements_are_not_known_are_said_even_where_the_list_is_refused(read, text, python, said):
     assert [note for note in read(text, python=python).notes if note.startswith(("what ", "whether "))] == said
 

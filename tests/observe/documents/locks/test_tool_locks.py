@@ -4,9 +4,12 @@ import json
 
 import pytest
 from locking import LOCKS, opened
+from tables import table
 
 from envdoctor.facts import ABSENT, NOT_GIVEN, Unknown
 from envdoctor.observe import LockError
+
+CASES = table("tool-locks.toml")
 
 CONDA, PYPI = "https://conda.anaconda.org", "      - pypi: https://index.example"
 #: File, package, its version, and how the line that is pointed at begins.
@@ -156,16 +159,7 @@ serve = ["vllm"]
     assert write("poetry.lock", text, "poetry.lock[serve]").version("vllm") == "0.5.4"
 
 
-@pytest.mark.parametrize(
-    ("groups", "markers", "chosen", "version"),
-    [
-        ('"main"', "main = WIN", "", ABSENT),
-        ('"main", "dev"', "dev = WIN", "", "1"),
-        ('"main", "dev"', "main = WIN, dev = WIN", "", ABSENT),
-        ('"main", "docs"', "main = WIN", "", ABSENT),
-        ('"main", "docs"', "main = WIN", "[docs]", "1"),
-    ],
-)
+@pytest.mark.parametrize(("groups", "markers", "chosen", "version"), CASES["marker_poetry_counts"])
 def test_a_marker_of_poetry_counts_for_its_group(write, groups, markers, chosen, version):
     markers = markers.replace("WIN", "\"sys_platform == 'win32'\"")
     text = f'[[package]]\nname = "colorama"\nversion = "1"\ngroups = [{groups}]\nmarkers = {{{markers}}}\n'
@@ -312,16 +306,7 @@ def test_a_specification_of_conda_is_a_version_or_a_range(write, spec, version):
     assert write("environment.yml", conda(spec)).version("torch") == version
 
 
-@pytest.mark.parametrize(
-    ("specs", "cuda"),
-    [
-        (["pytorch=2.1.0=py3.10_cuda12.1_cudnn8.9.2_0"], "12.1"),
-        (["pytorch=2.5.1=cuda126_py312h1234567_300"], "12.6"),
-        (["pytorch=2.1.0=py3.10_cpu_0"], ABSENT),
-        (["pytorch=2.1.0", "pytorch-cuda=11.8"], "11.8"),
-        (["pytorch=2.1.0"], NOT_GIVEN),
-    ],
-)
+@pytest.mark.parametrize(("specs", "cuda"), CASES["build_conda_says"])
 def test_the_build_of_conda_says_the_cuda_of_torch(write, specs, cuda):
     assert write("environment.yml", conda(*specs)).facts.value("torch.cuda") == cuda
 
