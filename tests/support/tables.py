@@ -23,18 +23,17 @@ def table(file: str) -> dict[str, Any]:
     return found
 
 
-def rows(names: str, *, tuples: bool = False, **more: Any) -> Callable[[Any], Any]:
-    """Run a test with each row of the part that has its name; ``names`` are the columns, ``tuples`` what arrays become.
+def rows(names: str, *also: Any, tuples: bool = False, **more: Any) -> Callable[[Any], Any]:
+    """Run a test with each row of the part that has its name, and with ``also``; ``names`` are the columns.
 
-    ``more`` goes to ``pytest.mark.parametrize``.
+    With ``tuples`` arrays become these. ``more`` goes to ``pytest.mark.parametrize``.
     """
 
     def mark(test: Any) -> Any:
         found = table(test.__code__.co_filename)[test.__name__.removeprefix("test_")]
+        cases = [*(_tuples(found) if tuples else found), *also]
         columns = names.split()
-        return pytest.mark.parametrize(columns if columns[1:] else names, _tuples(found) if tuples else found, **more)(
-            test
-        )
+        return pytest.mark.parametrize(columns if columns[1:] else names, cases, **more)(test)
 
     return mark
 
