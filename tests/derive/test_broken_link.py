@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from observing import shipped
 from rooms import computing
+from tables import rows
 
 from envdoctor.facts import ABSENT, Records, Value
 
@@ -50,21 +51,7 @@ def test_all_that_a_package_asks_counts_as_far_as_any_release_fits() -> None:
     assert third["constraint"] is ABSENT
 
 
-#: Between packages of which no ledger knows what the consumer takes.
-HELPER = {"kind": "name", "module": "peft.helpers", "name": "peft.helpers.disable_input_dtype_casting"}
-HELPER |= {"consumer": "unheard-of", "consumer_version": "0.42.1", "provider": "peft", "provider_version": "0.9.0"}
-
-
-@pytest.mark.parametrize(
-    ("change", "constraint"),
-    [
-        ({}, "transformers<5.0"),
-        ({"provider": "unheard-of"}, ABSENT),
-        ({"provider_version": ABSENT}, ABSENT),
-        ({"name": "transformers.X"}, ABSENT),
-        ({**HELPER, "keyword": ABSENT}, "peft>=0.15"),
-    ],
-)
+@rows("change constraint")
 def test_the_releases_that_fit(change: dict[str, Any], constraint: Value) -> None:
     (item,) = broken({**KEYWORD, **change})
     assert (item["constraint"], item["consumer_constraint"]) == (constraint, ABSENT)
@@ -91,27 +78,9 @@ STACK = {
     **{"numpy": "2.2.6", "packaging": "25.0", "tqdm": "4.67.1", "filelock": "3.20.0", "pyyaml": "6.0.3"},
     **{"regex": "2025.11.3", "requests": "2.32.5", "transformers": "4.57.6"},
 }
-DIFFUSERS = {"diffusers": "0.35.2", "accelerate": "1.10.1", "pillow": "12.0.0"}
 
 
-@pytest.mark.parametrize(
-    ("packages", "about", "wanted"),
-    [
-        (
-            {"transformers": "4.53.3"},
-            "tokenizers",
-            {"kind": "demand", "name": "tokenizers>=0.21,<0.22", "stops": "import transformers"}
-            | {"constraint": "tokenizers>=0.21,<0.22"},
-        ),
-        ({}, "tokenizers", None),
-        # diffusers demands a peft from 0.17 on, where the one beside it is not so old that it does without
-        ({**DIFFUSERS, "peft": "0.12.0"}, "peft", {"name": "peft>=0.17.0"}),
-        ({**DIFFUSERS, "peft": "0.17.1"}, "peft", None),
-        ({"tokenizers": ABSENT}, "tokenizers", {"provider_version": ABSENT, "constraint": "tokenizers"}),
-        # what stops no further statement is not told
-        ({"accelerate": "0.22.0", "peft": "0.17.1"}, "accelerate", {"stops": "import peft", "consumer": "peft"}),
-    ],
-)
+@rows("packages about wanted")
 def test_versions_alone_tell_what_a_release_demands(
     packages: dict[str, Value], about: str, wanted: dict[str, Value] | None
 ) -> None:
@@ -123,28 +92,10 @@ def test_versions_alone_tell_what_a_release_demands(
         assert str(told[0]["consumer_constraint"]).startswith("transformers>=")
 
 
-TRAINERS = "trl.DPOTrainer, trl.RewardTrainer"
 LOSS, LOG = "transformers.Trainer.compute_loss", "transformers.Trainer.log"
 
 
-@pytest.mark.parametrize(
-    ("package", "version", "transformers", "wanted"),
-    [
-        ("trl", "0.11.4", "4.51.2", {LOSS: ("sometimes", TRAINERS), LOG: ("sometimes", "trl.DPOTrainer")}),
-        ("trl", "0.11.4", "4.45.2", {}),
-        ("trl", "0.12.1", "4.47.1", {LOG: ("sometimes", "trl.DPOTrainer")}),
-        ("trl", "0.12.1", "4.46.3", {}),
-        ("trl", "0.13.0", "4.47.1", {}),
-        # between two releases that were read and do not agree
-        ("trl", "0.11.4", "4.46.0", {}),
-        (
-            "sentence-transformers",
-            "3.2.1",
-            "4.46.3",
-            {LOSS: ("sometimes", "sentence_transformers.SentenceTransformerTrainer")},
-        ),
-    ],
-)
+@rows("package version transformers wanted", tuples=True)
 def test_versions_alone_tell_which_methods_no_longer_take_the_calls_of_a_base_class(
     package: str, version: str, transformers: str, wanted: dict[str, tuple[str, str]]
 ) -> None:
@@ -156,20 +107,9 @@ def test_versions_alone_tell_which_methods_no_longer_take_the_calls_of_a_base_cl
     assert all(str(item["constraint"]).endswith(bounds.get(str(item["name"]), "")) for item in overrides)
 
 
-@pytest.mark.parametrize(
-    ("stage", "trainer", "told"),
-    [
-        ("sft", {}, set()),
-        ("dpo", {}, {LOSS, LOG}),
-        ("dpo", {"recipe.trainer": "trl"}, {LOSS, LOG}),
-        ("rm", {}, {LOSS}),
-        # llamafactory 0.9.3: CustomDPOTrainer(DPOTrainer) takes them as **kwargs, and stage rm makes no trainer of trl
-        ("dpo", {"recipe.trainer": "transformers"}, set()),
-        ("rm", {"recipe.trainer": "transformers"}, set()),
-    ],
-)
+@rows("stage trainer told")
 def test_a_recipe_makes_no_trainer_of_another_stage_or_framework(
-    stage: str, trainer: dict[str, Any], told: set[str]
+    stage: str, trainer: dict[str, Any], told: list[str]
 ) -> None:
     found = derived({"pkg.trl": "0.11.4", "pkg.transformers": "4.51.2", "recipe.stage": stage, **trainer})
-    assert {item["name"] for item in found if item["kind"] == "override"} & {LOSS, LOG} == told
+    assert {item["name"] for item in found if item["kind"] == "override"} & {LOSS, LOG} == set(told)

@@ -3,8 +3,9 @@
 import pytest
 from known import answer, derived, given
 from rooms import computing
+from tables import rows
 
-from envdoctor.facts import ABSENT, Records, Unknown
+from envdoctor.facts import ABSENT, Records
 
 
 @pytest.fixture
@@ -39,58 +40,7 @@ def made(version, made_for, package="torchvision"):
     return {"torch_companion": [{"package": package, "version": version, "made_for": made_for}]}
 
 
-CU126 = {"pkg.torchvision": "0.22.1+cu126"}
-
-
-@pytest.mark.parametrize(
-    ("torch", "more", "told"),
-    [
-        # builds differ by platform, major or minor
-        *(
-            (torch, {"pkg.torchvision": f"0.22.1+{build}"}, {"apart": apart})
-            for torch, build, apart in (
-                ("2.7.1+cu126", "cu126", "same"),
-                ("2.7.1+cu126", "cu128", "minor"),
-                ("2.11.0+cu130", "cu128", "major"),
-                ("2.7.1+cu126", "cpu", "cpu-on-gpu"),
-                ("2.7.1+cpu", "cu126", "other-platform"),
-                ("2.8.0+rocm6.4", "cu128", "other-platform"),
-                ("2.8.0+rocm6.4", "rocm6.4", "same"),
-                ("2.8.0+rocm6.4", "rocm6.3", "minor"),
-                ("2.8.0+xpu", "xpu", "same"),
-                ("2.4.1+cu121.with.pypi.cudnn", "cu121", "same"),
-            )
-        ),
-        # without a tag the build of torch is that of its CUDA, and that of others is not known
-        ("2.7.1", {**CU126, "torch.cuda": "12.6"}, {"torch_build": "cu126"}),
-        ("2.7.1", {**CU126, "torch.cuda": None, "torch.hip": None}, {"torch_build": "cpu"}),
-        ("2.7.1", CU126, {"apart": Unknown}),
-        ("2.7.1+cu126", {"pkg.torchvision": "0.22.1"}, {"apart": Unknown}),
-        # a pin counts by its minor release
-        *(
-            (torch, made("0.1", made_for), {"same_release": same})
-            for torch, made_for, same in (
-                ("2.7.1", "==2.7.1", True),
-                ("2.7.1", "==2.7.0", True),
-                ("2.8.0", "==2.7.1", False),
-                ("2.15.0", ">=2.14.0", True),
-                ("2.13.0", ">=2.14.0", False),
-                ("2.16.0.dev20261101+cu132", "==2.16.0.dev20261031", True),
-                ("2.5.0a0+872d972e41.nv24.08", "==2.5.0a0+872d972", True),
-            )
-        ),
-        # the table knows what belongs to another release, what is not pinned, and patch releases by their minor
-        ("2.4.1+cpu", made("0.22.0+cpu", "==2.7.0"), {"wanted": "0.19.1+cpu"}),
-        ("2.1.1+cu118", {"pkg.torchvision": "0.16.0+cu121"}, {"same_release": True, "wanted": "0.16.1+cu118"}),
-        ("2.14.1+cu130", made("2.11.0+cu130", None, "torchaudio"), {"made_for": ">=2.11.0", "same_release": True}),
-        ("2.4.0+cu121", {"pkg.torchcodec": "0.9.0"}, {"made_for": "==2.9.*", "same_release": False, "wanted": "0.0.3"}),
-        ("2.9.1", {"pkg.torchcodec": "0.9.0"}, {"same_release": True}),
-        ("2.13.0", {"pkg.torchcodec": "0.12.0"}, {"same_release": True}),
-        ("2.10.0", {"pkg.torchcodec": "0.12.0"}, {"same_release": False, "wanted": "0.10.0"}),
-        ("2.4.0", {"pkg.torchcodec": "0.99.0"}, {"same_release": Unknown}),
-        ("2.15.0", {"pkg.torchvision": "0.29.2"}, {"made_for": ">=2.14.0"}),
-    ],
-)
+@rows("torch more told")
 def test_how_a_companion_goes_with_torch(companions, torch, more, told):
     (item,) = companions({"pkg.torch": torch, **more})[0].values()
     assert {name: answer(item[name]) for name in told} == told
@@ -109,22 +59,7 @@ def test_companions_that_were_not_looked_for_leave_the_list_open(companions):
 compute = computing("cuda_library")
 
 
-@pytest.mark.parametrize(
-    ("installed", "pinned", "order"),
-    [
-        ("9.1.0.70", "9.1.0.70", "same"),
-        ("2.21.5", "2.21.5.0", "same"),
-        ("8.9.7.29", "8.9.2.26", "newer-patch"),
-        ("9.15.1.9", "9.10.2.21", "newer"),
-        ("9.5.1.17", "9.10.2.21", "older"),
-        ("9.10.2.20", "9.10.2.21", "older"),
-        ("8.9.7.29", "9.1.0.70", "other-major"),
-        ("10.0.0.1", "9.1.0.70", "other-major"),
-        ("9.1", ABSENT, ABSENT),
-        ("9.1rc1", "9.1.0.70", Unknown),
-        (Unknown("damaged"), "9.1.0.70", Unknown),
-    ],
-)
+@rows("installed pinned order")
 def test_versions_compare_as_numbers(matrix, installed, pinned, order):
     items = ({"component": "cudnn", "installed": installed, "pinned": pinned},)
     (found,) = compute(lambda key: Records(items), matrix)["cuda_library"].value

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tables import rows
 
 from envdoctor.facts import (
     ABSENT,
@@ -51,17 +52,7 @@ def test_a_key_that_nobody_registered(key):
     assert REGISTRY.find(key) is None
 
 
-@pytest.mark.parametrize(
-    "entry",
-    [
-        {"type": "colour"},
-        {},
-        {"type": "text", "privacy": "secret"},
-        {"type": "records"},
-        {"type": "records", "columns": {}},
-        {"type": "text", "columns": {"a": {"type": "text", "meaning": "a"}}},
-    ],
-)
+@rows("entry")
 def test_a_wrong_entry_is_named(entry):
     whole = {"meaning": "what it says", "help": "model", **entry}
     document = {"schema": 1, "help": {}, "fact": {"my.key": whole}}
@@ -104,35 +95,7 @@ def test_a_value_that_fits_is_kept(kind, raw, value):
     assert parse_value(spec(kind), raw) == value
 
 
-@pytest.mark.parametrize(
-    ("kind", "raw", "problem"),
-    [
-        ("text", 4, "text in quotes is expected, not 4"),
-        ("text", ["a"], "text is expected, not ['a']"),
-        ("text", "x" * 5000, "5000 characters"),
-        ("texts", [1], "a list of text is expected"),
-        ("texts", {}, "a list of text is expected"),
-        ("number", "two", "a number is expected, not 'two'"),
-        ("number", True, "a number is expected, not True"),
-        ("number", "nan", "a finite number"),
-        ("number", float("inf"), "a finite number"),
-        ("number", "+-5", "a number is expected"),
-        ("number", "1e999", "a finite number"),
-        ("boolean", 1, "true or false is expected, not 1"),
-        ("boolean", "maybe", "true or false is expected"),
-        ("version", "banana", "a version by PEP 440"),
-        ("version", 2.5, "a version in quotes is expected, not 2.5"),
-        ("version", "\uff12.5", "a version by PEP 440"),
-        ("dotted", "12.x", 'dotted integers such as "12.4"'),
-        ("dotted", 12.4, "in quotes is expected, not 12.4"),
-        ("dotted", "12.4\n", "dotted integers"),
-        ("records", {"cc": "9.0"}, "a list of tables"),
-        ("records", ["9.0"], "item 1: a table of columns"),
-        ("records", [{"cc": "9.0"}, {"colour": 1}], "item 2: 'colour' is no column of k"),
-        ("records", [{"cc": 9.0}], "item 1: cc: "),
-        ("version", "1." * 1000 + "x", "..."),
-    ],
-)
+@rows("kind raw problem", ("text", "x" * 5000, "5000 characters"), ("version", "1." * 1000 + "x", "..."))
 def test_a_value_that_does_not_fit_is_refused_with_what_was_expected(kind, raw, problem):
     with pytest.raises(FactTypeError) as caught:
         parse_value(spec(kind), raw)

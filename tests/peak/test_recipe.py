@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from tables import rows
 
 from envdoctor.facts import ABSENT, Fact, FactSet, Records
 from envdoctor.peak import MemoryProblem, engine_of, settings_of
@@ -105,18 +106,7 @@ def test_a_stage_is_the_step_that_it_is_like_and_what_stands_beside_it(
     assert ("other models may be on the same GPU" in told) is (most >= 37.0)
 
 
-@pytest.mark.parametrize(
-    ("config", "weights"),
-    [
-        ({"tie_word_embeddings": False, "vocab_size": 1 << 19}, 12.0),
-        ({"tie_word_embeddings": True, "vocab_size": 1 << 19}, 16.0),
-        # What nobody tells, or no model has, stays counted.
-        ({"vocab_size": 1 << 19}, 16.0),
-        ({"tie_word_embeddings": False}, 16.0),
-        ({"tie_word_embeddings": False, "vocab_size": "many"}, 16.0),
-        ({"tie_word_embeddings": False, "vocab_size": 1 << 60}, 16.0),
-    ],
-)
+@rows("config weights")
 def test_a_reward_model_has_no_head_for_the_language(
     predicted: Any, trace_of: Any, config: dict[str, Any], weights: float
 ) -> None:
@@ -148,29 +138,14 @@ def test_an_engine_beside_the_training_takes_its_share(
     assert alone["interval"]["allocated"][0] == 21.0 and "is not counted, because no GPU" in " ".join(alone["assumed"])
 
 
-@pytest.mark.parametrize(
-    ("recipe", "release", "savers"),
-    [
-        ({"framework": "trl"}, "1.6.0", []),
-        ({"framework": "trl"}, "1.7.0", ["the loss in chunks"]),
-        ({"framework": "trl"}, None, ["the loss in chunks"]),
-        ({"framework": "trl", "chunked_loss": False}, "1.7.0", []),
-        ({"framework": "trl", "stage": "dpo"}, "1.7.0", []),
-        ({"framework": "torchtune"}, None, ["the loss in chunks"]),
-        ({"framework": "torchtune"}, "0.2.1", []),
-        ({"framework": "torchtune", "chunked_loss": False}, "0.6.1", []),
-    ],
-)
+@rows("recipe release savers")
 def test_what_a_framework_saves_by_itself_is_named(
     predicted: Any, recipe: dict[str, Any], release: str | None, savers: list[str]
 ) -> None:
     assert predicted(release=release, **recipe)["savers"] == savers
 
 
-@pytest.mark.parametrize(
-    ("framework", "release", "attention"),
-    [("openrlhf", "0.8.9", "eager"), ("openrlhf", "0.8.10", "sdpa"), ("verl", None, "sdpa"), ("trl", "0.24.0", None)],
-)
+@rows("framework release attention")
 def test_the_attention_is_that_of_the_trainer_and_its_release(
     predicted: Any, framework: str, release: str | None, attention: str | None
 ) -> None:
@@ -179,49 +154,7 @@ def test_the_attention_is_that_of_the_trainer_and_its_release(
     assert any("the attention was not given" in text for text in found["assumed"])
 
 
-GALORE = {"method": "full", "optimizer": "galore"}
-
-
-@pytest.mark.parametrize(
-    ("recipe", "keys", "job"),
-    [
-        # Known to be unset, it is float32 before transformers 5.
-        ({"load_dtype": ABSENT}, {}, {"load_dtype": "float32"}),
-        ({}, {}, {"load_dtype": "bfloat16", "quantized": None, "reference": "none", "padded": True}),
-        ({"dtype": "bf16"}, {}, {"amp": "bfloat16"}),
-        ({"dtype": "fp32"}, {}, {"amp": None}),
-        ({"dtype": "bf16", "framework": "openrlhf"}, {}, {"amp": None}),
-        ({"dtype": "bf16", "load_dtype": ABSENT}, {}, {"amp": "bfloat16", "load_dtype": "float32"}),
-        # DeepSpeed converts what was loaded.
-        *(
-            ({"dtype": "bf16", **load, "zero_stage": 2, "world_size": 1}, {}, {"amp": None, "load_dtype": "bfloat16"})
-            for load in ({}, {"load_dtype": ABSENT}, {"load_dtype": "fp32"})
-        ),
-        ({"batch_size": 1}, {}, {"padded": False}),
-        ({"packing": True}, {}, {"padded": False}),
-        # Flash attention keeps what the fused kernel keeps.
-        ({"attn": "flash_attention_2"}, {}, {"padded": False, "attention": "sdpa"}),
-        ({"attn": "eager"}, {}, {"attention": "eager"}),
-        ({"quantization": "bnb-4bit"}, {}, {"quantized": {"double": False, "upcast": True}}),
-        ({"method": "qlora", "framework": "llamafactory"}, {}, {"quantized": {"double": False, "upcast": False}}),
-        ({"stage": "dpo"}, {}, {"reference": "adapter-off"}),
-        ({"stage": "dpo", "method": "full"}, {}, {"reference": "copy"}),
-        ({"stage": "dpo", "framework": "openrlhf"}, {}, {"reference": "copy"}),
-        ({"stage": "dpo", "reference_model": "precomputed"}, {}, {"reference": "precomputed"}),
-        ({"stage": "grpo"}, {}, {"stage": "grpo", "reference": "adapter-off", "padded": True}),
-        ({"stage": "grpo"}, {"beta": "0"}, {"reference": "none"}),
-        ({"stage": "grpo"}, {"beta": "0.0"}, {"reference": "none"}),
-        ({"stage": "grpo"}, {"beta": "0.04"}, {"reference": "adapter-off"}),
-        ({**GALORE, "framework": "llamafactory"}, {}, {"optimizer": "galore-16"}),
-        ({"method": "full", "optimizer": "apollo_adamw", "framework": "transformers"}, {}, {"optimizer": "apollo-128"}),
-        ({**GALORE, "framework": "transformers"}, {}, {"optimizer": "galore-128"}),
-        ({**GALORE, "framework": "llamafactory"}, {"galore_rank": "64"}, {"optimizer": "galore-64"}),
-        (GALORE, {"optim_args": "rank=32, update_proj_gap=100"}, {"optimizer": "galore-32"}),
-        (GALORE, {"galore_rank": "x"}, {"optimizer": "galore-128"}),
-        ({"optimizer": "muon"}, {}, {"optimizer": "Muon"}),
-        ({"train_batch_size": 4, "batch_size": 8}, {}, {"batch": 4}),
-    ],
-)
+@rows("recipe keys job")
 def test_a_recipe_is_a_job(predicted: Any, recipe: dict[str, Any], keys: dict[str, str], job: dict[str, Any]) -> None:
     found = predicted(keys=keys, **recipe)
     assert {name: found["job"][name] for name in job} == job
@@ -257,15 +190,7 @@ def test_what_the_trace_does_not_follow_is_named_and_its_terms_are_spared(predic
     assert all(found["reserved_gib"][1] == pytest.approx(8.0 * 1.07) for found in (chunked, both, plain))
 
 
-@pytest.mark.parametrize(
-    ("saver", "peak", "likely"),
-    [
-        ({"kernels": ("cut-cross-entropy",)}, 6.0, 5.0),  # without the logits, and half of the MLP
-        ({"chunked_loss": True}, 6.0, 6.0),
-        ({"torch_compile": True}, 8.0, 7.0),  # what it recomputes is its own choice: half of the MLP
-        ({"activation_offload": True}, 8.0, 7.0),
-    ],
-)
+@rows("saver peak likely", tuples=True)
 def test_logits_that_a_kernel_never_makes_are_not_likely(
     predicted: Any, trace_of: Any, saver: dict[str, Any], peak: float, likely: float
 ) -> None:
@@ -298,15 +223,7 @@ def test_buckets_that_are_auto_are_those_of_the_hidden_size() -> None:
     assert settings_of(facts, 4096)["reduce_bucket"] == 5e8
 
 
-@pytest.mark.parametrize(
-    ("given", "engine"),
-    [
-        ({"framework": "vllm"}, "alone"),
-        ({"framework": "weclone", "method": "lora", "gpu_memory_utilization": 0.95}, "beside"),
-        ({"framework": "weclone", "method": "lora", "gpu_memory_utilization": None}, None),
-        ({"framework": "trl", "gpu_memory_utilization": 0.3}, None),
-    ],
-)
+@rows("given engine")
 def test_what_is_an_engine(given: dict[str, Any], engine: str | None) -> None:
     assert engine_of(given) == engine
 

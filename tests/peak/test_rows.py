@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tables import rows
 
 from envdoctor.peak import DataError, DataProblem, measure
 from envdoctor.peak.read_data import samples_of
@@ -76,38 +77,7 @@ def test_a_line_that_is_no_row_is_the_only_one_that_is_lost(measured: Any) -> No
     assert found["notes"][1] == "4 of 6 rows that were looked at cannot be used; row 2 is not JSON"
 
 
-def turns(*pairs: str) -> list[dict[str, str]]:
-    """Messages by role and content: ``turns("user: hi")``."""
-    return [dict(zip(("role", "content"), pair.split(": ", 1), strict=True)) for pair in pairs]
-
-
-USER, ASSISTANT = ASKED = turns("user: hi", "assistant: ho")
-SHARED = [{"from": "human", "value": "hi"}, {"from": "gpt", "value": "ho"}]
-PARTS = [{"type": "text", "text": "hi"}, {"type": "image"}]
-ALPACA = {"instruction": "say", "input": "hi", "output": "ho", "history": [["a", "b"]]}
-ANSWERS = {"chosen": {"from": "gpt", "value": "ho"}, "rejected": {"from": "gpt"}}
-
-
-@pytest.mark.parametrize(
-    ("row", "name", "samples"),
-    [
-        ({"messages": ASKED}, "conversations", [ASKED]),
-        ({"system": "be kind", "conversations": SHARED}, "conversations", [[*turns("system: be kind"), *ASKED]]),
-        ({"messages": [{"role": "user", "content": PARTS}]}, "conversations", [[USER]]),
-        ({"messages": [{"role": "user", "content": None}]}, "conversations", [turns("user: ")]),
-        ({"instruction": "hi", "input": "", "output": "ho"}, "instructions", [ASKED]),
-        (ALPACA, "instructions", [turns("user: a", "assistant: b", "user: say\nhi", "assistant: ho")]),
-        ({"prompt": "hi", "completion": "ho"}, "instructions", [ASKED]),
-        ({"prompt": [USER], "completion": [ASSISTANT]}, "instructions", [ASKED]),
-        ({"prompt": "hi"}, "instructions", [[USER]]),
-        ({"prompt": "hi", "chosen": "ho", "rejected": "no"}, "preferences", [ASKED, [USER, *turns("assistant: no")]]),
-        ({"conversations": [USER], **ANSWERS}, "preferences", [ASKED, [USER, *turns("assistant: ")]]),
-        ({"prompt": "hi", "chosen": ASKED, "rejected": ASKED}, "preferences", [ASKED, ASKED]),
-        ({"text": "a b c", "id": 7}, "text", ["a b c"]),
-        ("a b c", "text", ["a b c"]),
-        ({"content": "shirt", "summary": "it is red", "n": 3}, "other", ["shirt\nit is red"]),
-    ],
-)
+@rows("row name samples")
 def test_a_row_is_the_samples_of_its_format(row: Any, name: str, samples: list[Any]) -> None:
     assert samples_of(row) == (name, samples)
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from observing import shipped
+from tables import rows
 from traced_jobs import GIB, MadeUp
 
 from envdoctor.facts import Fact, FactSet, Records
@@ -176,21 +177,7 @@ def test_vllm_refuses_a_sequence_that_its_cache_cannot_hold_and_sglang_starts(en
     assert engine("vllm", 30.0, release="0.25.0", **changed)["verdict"] == "fits"
 
 
-@pytest.mark.parametrize(
-    ("framework", "name", "gib", "release", "method", "tokens"),
-    [
-        ("vllm", "A6000", 48, None, None, 2048),
-        ("vllm", "A6000", 48, None, "infer", 8192),
-        ("vllm", "NVIDIA A100-SXM4-80GB", 80, None, None, 2048),
-        ("vllm", "H100", 80, None, None, 8192),
-        ("vllm", "B200", 180, "0.25.0", None, 8192),
-        ("vllm", "B200", 180, "0.33.0", None, 16384),
-        ("sglang", "T4", 15, "0.5.9", None, 2048),
-        ("sglang", "A6000", 48, "0.5.9", None, 4096),
-        ("sglang", "A6000", 48, "0.4.8", None, 8192),
-        ("sglang", "B200", 180, "0.5.9", None, 16384),
-    ],
-)
+@rows("framework name gib release method tokens")
 def test_a_step_has_as_many_tokens_as_the_engine_takes_on_that_card(
     engine: Engine, framework: str, name: str, gib: float, release: str | None, method: str | None, tokens: int
 ) -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tables import rows
 from traced_jobs import GIB, JOB, LORA, config
 
 from envdoctor.matrix import load_matrix
@@ -27,39 +28,15 @@ def size(trace: Trace | str, changes: dict[str, Any]) -> float:
     return ClosedForm(trace, batch).at(batch, tokens).size / GIB
 
 
-@pytest.mark.parametrize(
-    ("changes", "gib"),
-    [
-        ({}, 74.79),
-        ({"checkpointing": True, "optimizer": "adamw_fused"}, 59.85),
-        ({"checkpointing": True, "optimizer": "adafactor"}, 37.757),
-        ({"checkpointing": True, "optimizer": "Adagrad"}, 74.789),
-        ({"checkpointing": True, "optimizer": "RMSprop"}, 59.832),
-        # A state of the layers' matrices and two of the rest; two of a projection of rank 128, and what projects.
-        ({"checkpointing": True, "optimizer": "Muon"}, 48.788),
-        ({"checkpointing": True, "optimizer": "galore-128"}, 36.865),
-        ({"lora": LORA, "amp": "bfloat16"}, 31.43),
-        ({"load_dtype": "float32", "amp": "bfloat16", "batch": 8, "padded": True, "tokens": [512]}, 149.58),
-        ({"training": False, "optimizer": "elsewhere", "tokens": [8192]}, 16.87),
-    ],
-)
+@rows("changes gib")
 def test_llama_3_8b_is_what_the_trace_says_with_torch(changes: dict[str, Any], gib: float) -> None:
     assert size(answer(**changes), changes) == pytest.approx(gib, abs=0.02)
 
 
-MLP, PACKED = ["gate_proj", "up_proj", "down_proj"], {"quantized": {"double": False, "upcast": True}}
+PACKED = {"quantized": {"double": False, "upcast": True}}
 
 
-@pytest.mark.parametrize(
-    ("targets", "changes", "gib"),
-    [
-        (MLP, {}, 31.996),
-        (MLP, {"amp": "bfloat16", **PACKED}, 22.863),
-        (["q_proj", "v_proj"], {"amp": "bfloat16", **PACKED}, 21.042),
-        (["q_proj", "k_proj", "v_proj", "o_proj"], {"amp": "bfloat16", "dropout": 0.05}, 32.401),
-        (["o_proj", "query_key_value"], {}, 30.486),
-    ],
-)
+@rows("targets changes gib")
 def test_lora_on_some_linear_layers_is_what_the_trace_says(
     targets: list[str], changes: dict[str, Any], gib: float
 ) -> None:
@@ -70,21 +47,7 @@ def test_lora_on_some_linear_layers_is_what_the_trace_says(
     assert size(found, changes) == pytest.approx(gib, rel=5e-3)
 
 
-PHI = {
-    **{"model_type": "phi", "hidden_size": 2048, "intermediate_size": 8192, "num_hidden_layers": 24},
-    **{"num_attention_heads": 32, "num_key_value_heads": 32, "vocab_size": 51200, "tie_word_embeddings": False},
-}
-NEOX = {**PHI, "model_type": "gpt_neox", "hidden_size": 2560, "intermediate_size": 10240, "num_hidden_layers": 32}
-
-
-@pytest.mark.parametrize(
-    ("config", "changes", "gib"),
-    [
-        (PHI, {}, 20.682),
-        (PHI, {"lora": {**LORA, "target_modules": ["q_proj", "v_proj"]}}, 14.371),
-        ({**NEOX, "vocab_size": 50432}, {}, 29.392),
-    ],
-)
+@rows("config changes gib")
 def test_types_without_a_gated_mlp_are_what_the_trace_says(
     config: dict[str, Any], changes: dict[str, Any], gib: float
 ) -> None:
@@ -125,17 +88,7 @@ PLAIN = {
 }
 
 
-@pytest.mark.parametrize(
-    ("changes", "gib"),
-    [
-        ({}, 4.253),
-        ({"attention": "eager"}, 6.460),
-        (PACKED, 3.806),
-        ({**PACKED, "attention": "eager"}, 6.501),
-        ({**PACKED, "tokens": [1024], "batch": 12}, 9.155),
-        ({**PACKED, "attention": "eager", "tokens": [1024], "batch": 8}, 7.829),
-    ],
-)
+@rows("changes gib")
 def test_live_tensors_of_plain_loops_on_a_t4_are_as_fitcheck_read_them(changes: dict[str, Any], gib: float) -> None:
     asked = {**PLAIN, **changes}
     table, terms = (load_matrix().table(name) for name in ("memory-forms", "memory-terms"))
@@ -149,17 +102,7 @@ def test_no_other_type_with_a_soft_cap_stands_for_a_job_that_one_word_keeps_from
     assert isinstance(near, Trace) and near.near.startswith("llama: lora all-linear bfloat16 eager")
 
 
-@pytest.mark.parametrize(
-    ("kind", "sizes", "changes", "gib"),
-    [
-        ("phi3", (5120, 17920, 40, 10, 128, 100352), {"lora": LORA, "amp": "bfloat16", "checkpointing": True}, 30.735),
-        ("phi3", (5120, 17920, 40, 10, 128, 100352), {}, 136.527),
-        ("glm4", (4096, 13696, 32, 2, 128, 151552), {"training": False, "tokens": [8192]}, 18.910),
-        ("glm4", (4096, 13696, 32, 2, 128, 151552), {"lora": LORA, "amp": "bfloat16", "checkpointing": True}, 21.901),
-        # Its own attention, in transformers 5.23, is eager.
-        ("gemma2", (3584, 14336, 16, 8, 256, 256000), {"attention": None}, 102.558),
-    ],
-)
+@rows("kind sizes changes gib")
 def test_phi_4_glm_4_0414_and_gemma_2(kind: str, sizes: tuple[int, ...], changes: dict[str, Any], gib: float) -> None:
     names = ("hidden_size", "intermediate_size", "num_attention_heads", "num_key_value_heads", "head_dim", "vocab_size")
     shape = {"model_type": kind, "num_hidden_layers": 40, **dict(zip(names, sizes, strict=True))}
@@ -175,23 +118,7 @@ def test_the_newest_release_up_to_the_installed_one_answers(version: str | None,
     assert isinstance(found, Trace) and found.release == release
 
 
-QKV = {**LORA, "lora_dropout": 0.1, "target_modules": ["q_proj", "k_proj", "v_proj"]}
-DPO = {"stage": "dpo", "reference": "copy"}
-
-
-@pytest.mark.parametrize(
-    ("changes", "gib"),
-    [
-        ({"lora": QKV, "tokens": [6001]}, 79.132),
-        ({"lora": QKV, "tokens": [6001], "attention": "eager"}, 338.31),
-        ({"lora": QKV, "amp": "bfloat16", "batch": 4, "padded": True}, 99.983),
-        ({"lora": QKV, "tokens": [385]}, 21.519),
-        (DPO, 107.760),
-        ({**DPO, "attention": "eager", "padded": True}, 168.834),
-        # Here the most is in the optimizer's step, which no coefficients are about.
-        ({**DPO, "attention": "eager", "padded": True, "checkpointing": True}, 105.053),
-    ],
-)
+@rows("changes gib")
 def test_glm_4_by_layers_of_queries_keys_and_values_and_beside_a_reference_model(
     changes: dict[str, Any], gib: float
 ) -> None:
@@ -213,19 +140,7 @@ def test_sizes_that_are_none_are_refused(config: dict[str, Any]) -> None:
     assert isinstance(found, str) and "config.json lacks sizes" in found
 
 
-@pytest.mark.parametrize(
-    ("changes", "near"),
-    [
-        ({"config": {"model_type": "bloom"}}, "llama: full bfloat16 sdpa"),
-        ({"stage": "dpo"}, "llama: full bfloat16 sdpa"),
-        ({"load_dtype": "float32"}, "llama: full bfloat16 sdpa"),
-        ({"lora": LORA, "load_dtype": "float32"}, "llama: lora all-linear bfloat16 sdpa"),
-        ({"optimizer": "adafactor"}, ""),
-        ({"lora": {**LORA, "use_dora": True}}, ""),
-        ({"lora": {**LORA, "modules_to_save": ["lm_head"]}}, ""),
-        ({"lora": {**LORA, "target_modules": ["c_attn"]}}, ""),
-    ],
-)
+@rows("changes near")
 def test_the_nearest_form_answers_where_none_is_about_the_job(changes: dict[str, Any], near: str) -> None:
     found = answer(**changes)
     assert isinstance(found, Trace) and found.near == near and found.residuals_of == "training"
@@ -270,16 +185,7 @@ def test_experts_count_as_weights_and_those_of_a_token_as_activations(experts: s
     assert isinstance(found, Trace) and found.model["parameters"] == pytest.approx(30.5e9, rel=0.01)
 
 
-@pytest.mark.parametrize(
-    ("version", "more", "gib"),
-    [
-        ("4.57.6", {}, 25.3),
-        # On meta with 5.23, 45.1 of 46.7 billion weights are in the tensors of experts.
-        ("5.23.0", {}, 85.7),
-        ("5.23.0", {"packed_experts": True}, 25.3),
-        (None, {}, 85.7),
-    ],
-)
+@rows("version more gib")
 def test_four_bits_are_for_linear_layers_alone(version: str | None, more: dict[str, Any], gib: float) -> None:
     shape = {"model_type": "mixtral", "num_local_experts": 8, "num_experts_per_tok": 2, "vocab_size": 32000}
     found = answer(version, config=shape, **{"lora": LORA, **PACKED, **more})
@@ -353,20 +259,7 @@ def test_linear_layers_that_are_quantised_have_their_bytes_a_weight(tied: bool) 
     assert size(headed, {}) - size(packed, {}) == pytest.approx(packed.apart / GIB)
 
 
-@pytest.mark.parametrize(
-    ("name", "billions"),
-    [
-        ("openai-community/gpt2", 0.124),
-        ("bigscience/bloom-560m", 0.559),
-        ("EleutherAI/gpt-neo-1.3B", 1.316),
-        ("EleutherAI/gpt-j-6b", 6.05),
-        ("facebook/opt-1.3b", 1.316),
-        ("google/gemma-3-4b-pt", 4.3),
-        ("Qwen/Qwen3-VL-8B-Instruct", 8.77),
-        ("ibm-granite/granite-4.0-h-small", 32.21),  # 59.99 GiB of safetensors
-        ("tencent/Hunyuan-A13B-Instruct", 80.39),
-    ],
-)
+@rows("name billions")
 def test_every_shape_has_an_answer_and_sizes_by_other_names_make_as_many_parameters(name: str, billions: float) -> None:
     matrix = load_matrix()
     source = Shipped(matrix.table("memory-forms"), matrix.table("memory-terms"), "5.23.0", False)

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from observing import shipped
+from tables import rows
 from traced_jobs import JOB, LORA, MadeUp
 
 from envdoctor.facts import Fact, FactSet, Records
@@ -100,18 +101,7 @@ TRACE = Trace(
 )
 
 
-@pytest.mark.parametrize(
-    ("trained", "job", "forward", "way_back", "moment"),
-    [
-        (True, {}, 1000, 1000, 1300),
-        (True, {"checkpointing": True}, 100, 100, 400),
-        (False, {}, 0, 0, 300),
-        (True, {"training": False}, 0, 0, 300),
-        (True, {"batch": 3}, 3000, 3000, 3900),
-        (True, {"stage": "dpo"}, 2000, 2000, 2600),
-        (True, {"load_dtype": "float32"}, 2000, 2000, 2600),
-    ],
-)
+@rows("trained job forward way_back moment")
 def test_images_take_their_place_in_a_step(
     trained: bool, job: dict[str, Any], forward: int, way_back: int, moment: int
 ) -> None:
@@ -138,16 +128,7 @@ def facts_of(framework: str, **keys: str) -> FactSet:
     return FactSet(Fact(key, value, "test", "given") for key, value in values.items())
 
 
-@pytest.mark.parametrize(
-    ("framework", "keys", "trained"),
-    [
-        ("trl", {}, True),
-        ("llamafactory", {}, False),
-        ("llamafactory", {"freeze_vision_tower": "false"}, True),
-        ("trl", {"freeze_vit": "True"}, False),
-        ("transformers", {"tune_mm_vision": "False"}, False),
-    ],
-)
+@rows("framework keys trained")
 def test_a_recipe_says_whether_the_tower_is_trained(framework: str, keys: dict[str, str], trained: bool) -> None:
     assert trained_tower(recipe_of(facts_of(framework, **keys), KNOWN)) is trained
 

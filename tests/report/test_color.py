@@ -2,27 +2,12 @@
 
 import io
 
-import pytest
+from tables import rows
 
 from envdoctor.report import choose_lang, choose_width, decide, harden_stdout
 
 
-@pytest.mark.parametrize(
-    ("option", "environ", "isatty", "expected"),
-    [
-        ("auto", {}, True, True),
-        ("auto", {}, False, False),
-        ("always", {"NO_COLOR": "1"}, False, True),
-        ("never", {"FORCE_COLOR": "1"}, True, False),
-        ("auto", {"NO_COLOR": "1", "FORCE_COLOR": "1"}, True, False),
-        ("auto", {"NO_COLOR": ""}, True, True),
-        ("auto", {"FORCE_COLOR": "1"}, False, True),
-        ("auto", {"FORCE_COLOR": "0"}, False, False),
-        ("auto", {"CLICOLOR_FORCE": "1"}, False, True),
-        ("auto", {"CLICOLOR": "0"}, True, False),
-        ("auto", {"TERM": "dumb"}, True, False),
-    ],
-)
+@rows("option environ isatty expected")
 def test_colour_follows_the_option_then_the_environment_then_the_terminal(
     option: str, environ: dict[str, str], isatty: bool, expected: bool
 ) -> None:
@@ -41,21 +26,7 @@ def test_pipes_are_not_wrapped_unless_columns_is_set() -> None:
     assert choose_width({}, True, descriptor=-1) == 80, "a terminal without a size"
 
 
-@pytest.mark.parametrize(
-    ("option", "environ", "encoding", "expected"),
-    [
-        ("auto", {}, None, "en"),
-        ("auto", {"LANG": "zh_CN.UTF-8"}, None, "zh"),
-        ("auto", {"LANG": "zh_CN.UTF-8", "LC_ALL": "C.UTF-8"}, None, "en"),
-        ("auto", {"LANG": "zh_CN.UTF-8", "LC_MESSAGES": "en_US.UTF-8"}, None, "en"),
-        ("auto", {"LANG": "en_US.UTF-8", "LANGUAGE": "zh_CN:en"}, None, "zh"),
-        ("auto", {"LANG": "C", "LANGUAGE": "zh_CN:en"}, None, "en"),
-        ("en", {"LANG": "zh_CN.UTF-8"}, None, "en"),
-        ("zh", {}, None, "zh"),
-        ("auto", {"LANG": "zh_CN"}, "ascii", "en"),
-        ("auto", {"LANG": "zh_CN"}, "gbk", "zh"),
-    ],
-)
+@rows("option environ encoding expected")
 def test_language_follows_the_locale_where_the_output_can_show_it(
     option: str, environ: dict[str, str], encoding: str | None, expected: str
 ) -> None:

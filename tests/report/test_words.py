@@ -1,6 +1,6 @@
 """How facts are called, and what every value of theirs is called: the words of the registry on a page."""
 
-import pytest
+from tables import rows
 
 from envdoctor.facts import FactSpec, Registry
 from envdoctor.report import Page
@@ -25,41 +25,7 @@ def test_every_named_value_has_a_chinese_name_a_console_can_show(registry: Regis
             assert names.get("zh", "").encode("gbk") is not None
 
 
-@pytest.mark.parametrize(
-    ("key", "value", "expected"),
-    [
-        ("pkg.torch", "2.5.0+cu118", "torch 2.5.0+cu118"),
-        ("pkg.flash-attn", "absent", "flash-attn not installed"),
-        ("model.family", "glm4", "model family glm4"),
-        ("model.remote_code", "false", "remote code: no"),
-        ("recipe.batch_size", "2", "batch size 2"),
-        ("recipe.max_length", "6000", "max length 6000"),
-        ("recipe.quantization", "absent", "no quantization"),
-        ("recipe.method", "full", "method full"),
-        ("python.version", "3.11.9", "python 3.11.9"),
-        ("driver.version", "absent", "no driver"),
-        ("driver.max_cuda", "12.4", "driver max CUDA 12.4"),
-        ("torch.cuda", "11.8", "torch CUDA 11.8"),
-        ("torch.cxx11_abi", "false", "torch C++11 ABI: no"),
-        ("os.libc_version", "2.31", "C library 2.31"),
-        ("gpu.cc", "12.0", "GPU compute capability 12.0"),
-        ("gpu.memory_gib", "79.15", "GPU memory 79.15 GiB"),
-        ("env.PYTORCH_CUDA_ALLOC_CONF", "absent", "PYTORCH_CUDA_ALLOC_CONF not set"),
-        ("env.CUDA_VISIBLE_DEVICES", "0,1", "CUDA_VISIBLE_DEVICES=0,1"),
-        ("gpu", "2 items", "2 GPU"),
-        ("os.shm_gib", "0.0625", "shared memory 64 MiB"),
-        ("build.gcc", "absent", "no gcc"),
-        ("nobody.registered_this", "x", "nobody.registered_this x"),
-        ("pkg.flash-attn", "absent", "flash-attn 未安装"),
-        ("env.NCCL_DEBUG", "absent", "NCCL_DEBUG 未设置"),
-        ("model.family", "glm4", "模型系列 glm4"),
-        ("model.remote_code", "true", "远程代码（remote code）：是"),
-        ("recipe.method", "full", "训练方法：全参数"),
-        ("driver.version", "absent", "无驱动"),
-        ("gpu.memory_gib", "79.15", "GPU 显存 79.15 GiB"),
-        ("machine.accelerators", "nvidia, ascend", "加速卡：NVIDIA, 昇腾（Ascend）"),
-    ],
-)
+@rows("key value expected")
 def test_facts_are_said_in_words(registry: Registry, key: str, value: str, expected: str) -> None:
     assert Page(registry, "en" if expected.isascii() else "zh").fact(key, value) == expected
 

@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-import pytest
 from comparing import holds, only, two_sided
 from header_true import Repository
+from tables import rows
 
 from envdoctor.revision import Compared, Unread
 
@@ -62,17 +62,7 @@ def test_equal_files_without_an_object_id_are_compared_by_their_bytes() -> None:
     assert compare(FUNCTION, new)._replace(facts={}) == Compared(equal=("code (1 of 1 Python files)",))
 
 
-@pytest.mark.parametrize(
-    "other",
-    [
-        FUNCTION.replace("How large it is.", "Its size."),
-        FUNCTION.replace("    size", "    # multiply\n    size"),
-        FUNCTION.replace("width * height", "(width  *  height)"),
-        FUNCTION.replace("    return", "    pass\n    return"),
-        "\n\n" + FUNCTION.replace("\n", "\r\n"),
-        "# -*- coding: latin-1 -*-\n" + FUNCTION,
-    ],
-)
+@rows("other")
 def test_comments_layout_and_docstrings_are_formatting_only(other: str) -> None:
     changed(FUNCTION, other, "formatting-only modeling.py: None -> None")
 
@@ -82,36 +72,7 @@ def test_the_order_of_definitions_is_formatting_only() -> None:
     assert only(compare(one + two, two + one)).detail == "definitions in another order"
 
 
-BASES, ONE, TWO = "class B: pass\nclass C: pass\n", "class A:\n    x = 1\n", "class B:\n    y = 1\n"
-SCALE = "    def scale(self, x):\n        y = x * self.factor + self.offset\n        return y.clamp(0, 1).mean()\n"
-GETTER = "class T:\n    @property\n    def eos(self): return self._eos\n"
-SETTER = "    @eos.setter\n    def eos(self, value): self._eos = value\n"
-NEW_CLASS = "class A:\n    x = 1\n    def f(self): return 1\n    class B:\n        def g(self): return 2\n"
-BASES = "class B: pass\nclass C: pass\n"
-UNDER = "try:\n    import a\nexcept ImportError:\n    def f(): return 1\n"
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "expected"),
-    [
-        ("x = 1", "x = 2", "definition-changed x: 1 -> 2"),
-        ("x = 1\ny = 2", "x = 1", "definition-removed y: 2 -> None"),
-        ("class A: x = 1", "class A: x = 2", "training-code-changed A.x: 1 -> 2"),
-        (f"{BASES}class A(B): pass", f"{BASES}class A(C): pass", "training-code-changed A: (B) -> (C)"),
-        ("def f(): pass", "@cache\ndef f(): pass", "training-code-changed f"),
-        ("def f(a: int): pass", "def f(a: str): pass", "formatting-only modeling.py"),
-        ("def f(): return len(1)", "def f(): return str(1)", "training-code-changed f"),
-        ("f()", "f()\ng()", "training-code-changed module level: None -> g()"),
-        ("class A: pass", "class A:\n    def f(self): pass", "training-code-changed A.f: None -> (self)"),
-        ("x = 1", "def x(): pass", "training-code-changed x: value -> function"),
-        ("import os", "import os\nimport os.path", "import-added os.path: None -> os.path"),
-        ("from .a import b, c", "from .a import b", "import-removed .a.c: .a.c -> None"),
-        (FUNCTION, FUNCTION + NEW_CLASS, "definition-added A: None -> ()"),  # it stands for its methods
-        (GETTER, GETTER + SETTER, "training-code-changed T.eos.setter: None -> (self, value)"),
-        (UNDER, UNDER.replace("return 1", "return 2"), "training-code-changed f"),
-        (f"{ONE}{SCALE}{TWO}", f"{ONE}{TWO}{SCALE}", "definition-moved B.scale: A.scale -> B.scale"),
-    ],
-)
+@rows("old new expected")
 def test_definitions_that_came_went_moved_or_changed(old: str, new: str, expected: str) -> None:
     changed(old, new, expected)
 
@@ -138,25 +99,7 @@ def test_a_long_list_of_changes_is_summed_up() -> None:
     assert (changes[-1].symbol, changes[-1].count) == ("900 more", 900)
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "kind"),
-    [
-        ("(self, x)", "(self, x, padding_side=None)", "signature-extended"),
-        ("(self, x)", "(self, x, **kwargs)", "signature-extended"),
-        ("(self, x)", "(self, x, *, y=1)", "signature-extended"),
-        ("(self, x)", "(self, x, y)", "signature-changed"),
-        ("(self, x, y)", "(self, x)", "signature-changed"),
-        ("(self, x, y=1)", "(self, x, z=1)", "signature-changed"),
-        ("(self, x, y)", "(self, y, x)", "signature-changed"),
-        ("(self, x=1, y=2)", "(self, z=0, x=1, y=2)", "signature-changed"),
-        ("(self, x=1)", "(self, x)", "signature-changed"),
-        ("(self, x=1)", "(self, *, x=1)", "signature-changed"),
-        ("(self, x, *rest)", "(self, x, y=1, *rest)", "signature-changed"),
-        ("(self, x=1)", "(self, x=2)", "default-changed"),
-        ("(self, attn_implementation='sdpa')", "(self, attn_implementation='eager')", "attention-default-changed"),
-        ("(self, use_flash_attn=True)", "(self, use_flash_attn=False)", "attention-default-changed"),
-    ],
-)
+@rows("old new kind")
 def test_signatures_by_what_they_do_to_callers(old: str, new: str, kind: str) -> None:
     sides = (f"class M:\n    def forward{parameters}: return 1" for parameters in (old, new))
     changed(*sides, f"{kind} M.forward")
@@ -174,35 +117,14 @@ BASE = "class Base(PreTrainedModel):\n    kept = 1\n"
 FLAG = "    supports_gradient_checkpointing = True\n"
 
 
-@pytest.mark.parametrize(
-    "body",
-    [
-        "pass",
-        "return",
-        "'''Nothing.'''",
-        "if not self.flag: raise ValueError(f'{type(self)} cannot')",
-        "kwargs = kwargs or {}",
-        "logger.warning('ignored')",
-        "if hasattr(self, 'x') and isinstance(self.x, dict): return None",
-    ],
-)
+@rows("body")
 def test_an_override_that_does_nothing_is_a_no_op(body: str) -> None:
     switch = f"    def gradient_checkpointing_enable(self, kwargs=None):\n        {body}\n"
     kinds = {change.kind for change in compare(BASE + HOOK, BASE + switch).changes}
     assert kinds == {"gradient-checkpointing-noop", "gradient-checkpointing-hook-removed"}
 
 
-@pytest.mark.parametrize(
-    "body",
-    [
-        "super().gradient_checkpointing_enable(kwargs)",
-        "self.encoder.gradient_checkpointing = True",
-        "self.apply(self._set_gradient_checkpointing)",
-        "setattr(self.encoder, 'gradient_checkpointing', True)",
-        "raise NotImplementedError('not here')",
-        "self.flags['x'] = True",
-    ],
-)
+@rows("body")
 def test_an_override_that_does_something_is_none(body: str) -> None:
     switch = f"    def gradient_checkpointing_enable(self, kwargs=None):\n        {body}\n"
     added = "training-code-changed Base.gradient_checkpointing_enable: None -> (self, kwargs=None)"
@@ -228,18 +150,7 @@ def test_the_flag_that_transformers_asks_for_has_its_own_kind() -> None:
         assert "gradient-checkpointing-flag-changed" not in {change.kind for change in found}
 
 
-@pytest.mark.parametrize(
-    ("text", "packages"),
-    [
-        ("import os\nfrom einops import rearrange", ["einops"]),
-        ("def f():\n    import tiktoken", ["tiktoken"]),
-        ("if new:\n    import einops", ["einops"]),
-        ("try:\n    import xformers\nexcept ImportError:\n    xformers = None", []),
-        ("if is_flash_attn_2_available():\n    import flash_attn", []),
-        ("from .einops import rearrange", []),
-        ("import transformers, numpy.linalg", []),
-    ],
-)
+@rows("text packages")
 def test_packages_that_transformers_looks_for_before_it_loads_the_file(text: str, packages: list[str]) -> None:
     compared = compare("import torch", f"import torch\n{text}")
     assert [change.symbol for change in compared.changes if change.kind == "package-required"] == packages

@@ -3,6 +3,7 @@
 import pytest
 from comparing import outcome
 from rooms import comparer
+from tables import table
 
 from envdoctor.revision import Change
 
@@ -21,79 +22,7 @@ def found(new: str, old: str = "") -> list[Change]:
     ]
 
 
-PLACES = {
-    "network-call-added": [
-        "import requests\nrequests.get(url)",
-        "import socket as s\ns.create_connection(('host', 1))",
-        "from urllib.request import urlopen as fetch\nfetch(url)",
-        "import urllib.request as r\nr.urlopen(url)",
-        "import torch\ntorch.hub.load('org/x', 'model')",
-        "from huggingface_hub import hf_hub_download\nhf_hub_download('org/x', 'y')",
-        "from requests import *",
-    ],
-    "exec-call-added": [
-        "import os\nos.system('id')",
-        "from os import popen\npopen('id')",
-        "import os\ngetattr(os, 'sys' + 'tem')('id')",
-        "import os\ngetattr(os, 'system')('id')",
-        "import os\nrun = os.system",
-        "import os\nhidden = os\nhidden.system('id')",
-        "import os\nos.__dict__['system']('id')",
-        "import subprocess\nsubprocess.run(['id'])",
-        "eval('1')",
-        "call = eval",
-        "import builtins\nbuiltins.exec('1')",
-        "__builtins__['eval']('1')",
-        "exec(compile('1', '', 'exec'))",
-        "import ctypes\nctypes.CDLL('x.so')",
-        "().__class__.__base__.__subclasses__()",
-        "(lambda: 0).__globals__['os']",
-    ],
-    "file-write-added": [
-        "open('x', 'w')",
-        "open('x', mode='ab')",
-        "open('x', mode)",
-        "from pathlib import Path\nPath('x').write_text('y')",
-        "from pathlib import Path\nPath('x').open('w')",
-        "import shutil\nshutil.rmtree('x')",
-        "import os\nos.remove('x')",
-        "import torch\ntorch.save({}, 'x')",
-    ],
-    "pickle-load-added": [
-        "import pickle\npickle.loads(b'')",
-        "import torch\ntorch.load('x')",
-        "import torch\ntorch.load('x', weights_only=False)",
-        "import torch\ntorch.load('x', weights_only=flag)",
-        "import numpy as np\nnp.load('x', allow_pickle=True)",
-        "import yaml\nyaml.load(text, Loader=yaml.Loader)",
-    ],
-    "dynamic-import-added": [
-        "import importlib\nimportlib.import_module(name)",
-        "__import__('os')",
-        "import sys\nsys.path.insert(0, '.')",
-        "from x import AutoModel\nAutoModel.from_pretrained('org/y', trust_remote_code=True)",
-    ],
-    "": [
-        "model.eval()",
-        "import re\nre.compile('x')",
-        "import torch\ntorch.compile(model)",
-        "def f(self, compile=False, code=None):\n    if compile: return code",
-        "open('x')",
-        "open('x', 'rb', encoding='utf-8')",
-        "from PIL import Image\nImage.open('w.png')",
-        "import torch\ntorch.load('x', weights_only=True)",
-        "import numpy as np\nnp.load('x')",
-        "import yaml\nyaml.load(text, Loader=yaml.SafeLoader)",
-        "import json\njson.load(file)",
-        "import os\nos.path.join('a', 'b'); os.environ.get('x'); os.getcwd()",
-        "import importlib.metadata\nimportlib.metadata.version('torch')",
-        "import requests\ntry: f()\nexcept requests.exceptions.ConnectionError: pass",
-        "import subprocess\ntry: f()\nexcept subprocess.CalledProcessError: pass",
-        "import urllib.parse\nurllib.parse.quote('x')",
-        "from x import AutoModel\nAutoModel.from_pretrained('org/y', trust_remote_code=False)",
-        "# os.system('id')\n'''os.system('id')'''",
-    ],
-}
+PLACES = table(__file__)["places"]
 
 
 @pytest.mark.parametrize(("kind", "text"), [(kind, text) for kind, texts in PLACES.items() for text in texts])
@@ -138,36 +67,7 @@ def test_what_was_there_before_is_not_new_and_another_command_is(old: str, new: 
     assert len(found(new, old)) == count
 
 
-GATES = {
-    "minor-only-gate": [
-        "x = int(transformers.__version__.split('.')[1]) >= 42",
-        "x = version.parse(transformers.__version__).minor >= 42",
-        "x = version.parse(transformers.__version__).release[1] > 41",
-        "x = int(transformers_version.split('.')[1]) >= 42",
-        "parts = transformers.__version__.split('.')\nx = int(parts[1]) >= 42",
-        "parts = list(map(int, transformers.__version__.split('.')[:2]))\nx = parts[1] >= 42",
-        "major, minor = map(int, transformers.__version__.split('.')[:2])\nx = minor >= 42",
-        "minor = int(transformers.__version__.split('.')[1])\nif minor >= 42: x = 1",
-    ],
-    "version-gate-added": [
-        "x = version.parse(transformers.__version__) >= version.parse('4.42')",
-        "major, minor = map(int, transformers.__version__.split('.')[:2])\nx = (major, minor) >= (4, 42)",
-        "v = version.parse(transformers.__version__)\nx = v.major > 4 or (v.major == 4 and v.minor >= 42)",
-        "v = version.parse(transformers.__version__)\nif v.major == 4:\n    x = v.minor >= 42",
-        "x = int(torch.__version__.split('.')[0]) >= 2",
-        "x = transformers.__version__ >= '4.42'",
-        "x = is_transformers_version('>=', '4.42')",
-        "x = is_torch_greater_or_equal_than_2_0()",
-    ],
-    "": [
-        "x = name.split('.')[1] == 'weight'",
-        "x = int(key.split('.')[1]) >= 4",
-        "import sys\nx = sys.version_info[1] >= 8",
-        "x = int(platform.python_version().split('.')[1]) >= 8",
-        "x = config.minor >= 3",
-        "x = shape[1] > 4",
-    ],
-}
+GATES = table(__file__)["gates"]
 
 
 @pytest.mark.parametrize(("kind", "text"), [(kind, text) for kind, texts in GATES.items() for text in texts])

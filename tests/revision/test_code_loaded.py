@@ -6,6 +6,7 @@ import pytest
 from comparing import holds, outcome
 from header_true import Repository
 from rooms import comparer
+from tables import rows
 
 from envdoctor.revision import CodeSource, FileCode, parse
 
@@ -200,20 +201,7 @@ def test_a_configuration_that_is_no_json_is_unread() -> None:
     assert [one.path for one in outcome(remote_code, {FILE: "{}"}, {FILE: "{"}).unread] == [FILE]
 
 
-@pytest.mark.parametrize(
-    ("text", "required"),
-    [
-        ("try:\n    from transformers import a\nexcept ImportError:\n    from transformers import b\n", False),
-        ("if TYPE_CHECKING:\n    from transformers import a\n", False),
-        ("if new:\n    from transformers import a\nelse:\n    from transformers import b\n", False),
-        ("def f():\n    from transformers import a\n", False),
-        ("for x in y:\n    import a\n", False),
-        ("class A:\n    import transformers.a\n", True),
-        ("try:\n    import transformers.a\nexcept ValueError:\n    pass\n", True),
-        ("with x:\n    import transformers.a\n", True),
-        ("try:\n    pass\nfinally:\n    import transformers.a\n", True),
-    ],
-)
+@rows("text required")
 def test_imports_that_must_succeed_are_those_that_always_run(text: str, required: bool) -> None:
     (code,) = parse([CodeSource("m.py", text.encode())])
     assert isinstance(code, FileCode)

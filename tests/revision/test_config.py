@@ -9,6 +9,7 @@ from header_true import Repository
 from hypothesis import given
 from hypothesis import strategies as st
 from rooms import comparer
+from tables import rows
 
 from envdoctor.revision import Change, Compared, flatten
 
@@ -27,66 +28,19 @@ def test_files_without_object_ids_are_read_and_compared() -> None:
     assert old.read_paths == ["config.json"]
 
 
-@pytest.mark.parametrize(
-    ("before", "after"),
-    [
-        ({"torch_dtype": "float16"}, {"dtype": "float16"}),
-        ({"torch_dtype": "torch.float16"}, {"torch_dtype": "float16"}),
-        ({"num_layers": 28}, {"num_hidden_layers": 28}),
-        ({"multi_query_group_num": 2}, {"num_key_value_heads": 2}),
-        ({"padded_vocab_size": 65024}, {"vocab_size": 65024}),
-        ({"seq_length": 8192}, {"max_position_embeddings": 8192}),
-        ({"eos_token_id": 2}, {"eos_token_id": [2]}),
-        ({"rms_norm_eps": 1e-05}, {"rms_norm_eps": 0.00001}),
-        ({"factor": 1}, {"factor": 1.0}),
-        ({"compression_config": FP8}, {"quantization_config": FP8}),
-    ],
-)
+@rows("before after")
 def test_two_spellings_of_one_setting_are_no_change_of_value(before: Any, after: Any) -> None:
     compared = compare({"model_type": "x", **before}, {"model_type": "x", **after})
     assert {change.kind for change in compared.changes} <= {"key-renamed"}
     assert compared.equal == ("config.json",)
 
 
-@pytest.mark.parametrize(
-    ("key", "before", "after", "kind"),
-    [
-        ("sliding_window", 4096, None, "sliding-window-changed"),
-        ("hidden_act", "gelu", "gelu_pytorch_tanh", "activation-changed"),
-        ("tie_word_embeddings", True, False, "tie-changed"),
-        ("vocab_size", 32000, 32001, "vocab-changed"),
-        ("architectures", ["A"], ["B"], "architecture-changed"),
-        ("model_type", "glm", "glm4", "model-type-changed"),
-        ("attn_implementation", "eager", "sdpa", "attention-implementation-changed"),
-        ("eos_token_id", [1, 2], [1, 2, 3], "token-id-changed"),
-        ("rms_norm_eps", 1e-5, 1e-6, "norm-changed"),
-        ("rope_theta", 10000.0, 1000000.0, "rope-changed"),
-        ("original_rope", True, False, "rope-changed"),
-        ("num_local_experts", 8, 16, "size-changed"),
-        ("anything_else", "a", "b", "key-changed"),
-        ("use_cache", 1, True, "key-changed"),
-        ("_name_or_path", "a", "b", "noise"),
-    ],
-)
+@rows("key before after kind")
 def test_a_changed_key_has_the_kind_of_its_group(key: str, before: Any, after: Any, kind: str) -> None:
     changed({key: before}, {key: after}, f"{kind} {key}")
 
 
-@pytest.mark.parametrize(
-    ("before", "after", "expected"),
-    [
-        ({KEY: 8192}, {KEY: 4096}, "position-limit-lowered {}: 8192 -> 4096"),
-        ({"seq_length": 8192}, {"seq_length": 32768}, "position-limit-changed {}: 8192 -> 32768"),
-        ({}, {"model_type": "chatglm"}, "key-added model_type: None -> chatglm"),
-        ({}, {"architectures": ["A"]}, "key-added architectures"),
-        ({"attention_dropout": 0.1}, {"attention_dropout": 0}, "dropout-changed attention_dropout"),
-        ({"torch_dtype": "bfloat16"}, {}, "dtype-changed dtype: bfloat16 -> None"),
-        ({"eos_token_id": [1, 2]}, {"eos_token_id": [2, 1, 2]}, None),
-        ({"a.b": 1}, {"a": {"b": 1}}, 'key-added a.b: None -> 1 | key-removed "a.b": 1 -> None'),
-        ({"own": "4.31.0"}, {"own": "true"}, 'key-changed own: 4.31.0 -> "true"'),
-        ({"sliding_window": 4096}, {"sliding_window": "4096"}, 'sliding-window-changed sliding_window: 4096 -> "4096"'),
-    ],
-)
+@rows("before after expected")
 def test_what_a_value_means(before: Any, after: Any, expected: str | None) -> None:
     rows = expected.format(KEY).split(" | ") if expected else []
     changed({"x": 1, **before}, {"x": 1, **after}, *rows)

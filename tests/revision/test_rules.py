@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from header_true import Repository, Tensors
 from known import judged
+from tables import rows
 from torch_files import state_pickle, zip_checkpoint
 
 from envdoctor.facts import Fact, FactSet
@@ -42,47 +43,7 @@ def test_the_blank_after_the_role_tag_is_an_error_that_shows_both(found: Any) ->
     assert found(old, new) == {"chat-template-renders-differently": message}
 
 
-@pytest.mark.parametrize(
-    ("file", "old", "new", "rule"),
-    [
-        (CONFIG, {"torch_dtype": "bfloat16"}, {"dtype": "float32"}, "config-dtype-changed-to-float32"),
-        (CONFIG, {"dtype": "bfloat16"}, {"dtype": "float16"}, "config-dtype-changed-to-float16"),
-        (CONFIG, {"rope_scaling": {"type": "su"}}, {"rope_scaling": {"type": "longrope"}}, "rope-settings-changed"),
-        (CONFIG, {"sliding_window": 4096}, {"sliding_window": None}, "attention-window-changed"),
-        (CONFIG, {"hidden_act": "gelu"}, {"hidden_act": "silu"}, "activation-function-changed"),
-        (CONFIG, {"logits_scaling": 8.0}, {"logits_scaling": 1.0}, "config-computation-changed"),
-        (CONFIG, {"tie_word_embeddings": True}, {"tie_word_embeddings": False}, "tied-embeddings-setting-changed"),
-        (CONFIG, {"vocab_size": 32000}, {"vocab_size": 32001}, "vocabulary-size-changed"),
-        (CONFIG, {}, {"quantization_config": {"quant_method": "fp8"}}, "quantization-added"),
-        (CONFIG, {"attn_implementation": "eager"}, {"attn_implementation": "sdpa"}, "config-attention-changed"),
-        (CONFIG, {"eos_token_id": 1}, {"eos_token_id": [1, 2]}, "config-eos-token-changed"),
-        ("generation_config.json", {"eos_token_id": 1}, {"eos_token_id": 2}, "generation-end-tokens-changed"),
-        (TOKENIZER, {"eos_token": "<a>"}, {"eos_token": "<b>"}, "tokenizer-eos-token-changed"),
-        (TOKENIZER, {"pad_token": "<a>"}, {"pad_token": "<b>"}, "tokenizer-pad-token-changed"),
-        (TOKENIZER, {"padding_side": "left"}, {"padding_side": "right"}, "tokenizer-padding-side-changed"),
-        (TOKENIZER, {"tokenizer_class": "A"}, {"tokenizer_class": "B"}, "tokenizer-class-changed"),
-        (CONFIG, {"own": 1}, {"own": 2}, "settings-key-changed"),
-        (CONFIG, {"torch_dtype": "bfloat16"}, {}, "config-dtype-no-longer-given"),
-        (CONFIG, {"dtype": "float32"}, {"dtype": "bfloat16"}, "config-dtype-changed"),
-        (CONFIG, {"attention_dropout": 0.1}, {"attention_dropout": 0}, "config-dropout-changed"),
-        (CONFIG, {"quantization_config": {"quant_method": "gptq"}}, {}, "quantization-removed"),
-        (CONFIG, '{"a": 1}', '{"a": 1, "a": 1}', "settings-file-repeats-a-key"),
-        (TOKENIZER, {"truncation_side": "left"}, {"truncation_side": "right"}, "tokenizer-truncation-side-changed"),
-        (TOKENIZER, {"legacy": True}, {"legacy": False}, "tokenizer-option-changed"),
-        ("merges.txt", "a b", "b a", "tokenizer-splits-text-differently"),
-        ("tokenizer.model", "a", "b", "tokenizer-splits-text-differently"),
-        (TOKENIZER, {"chat_template": "a"}, {"chat_template": "{% for %}"}, "chat-template-cannot-be-rendered"),
-        (TOKENIZER, {"chat_template": "a"}, {}, "chat-template-removed"),
-        # what cannot hurt
-        (CONFIG, {"torch_dtype": "float16"}, {"dtype": "float16"}, None),
-        (CONFIG, {"transformers_version": "4.30.2"}, {"transformers_version": "4.57.0"}, None),
-        (CONFIG, {"model_type": "llama"}, {"model_type": "llama", "attention_bias": False}, None),
-        (TOKENIZER, {"name_or_path": "a"}, {"name_or_path": "b"}, None),
-        (TOKENIZER, {"chat_template": "a{{ 'b' }}"}, {"chat_template": "ab"}, None),
-        ("README.md", "a", "b", None),
-        ("demo.png", "a", "b", None),
-    ],
-)
+@rows("file old new rule")
 def test_each_kind_of_change_meets_its_rule(found: Any, file: str, old: Any, new: Any, rule: str | None) -> None:
     assert set(found({file: old}, {file: new})) == {*filter(None, [rule])}
 

@@ -6,6 +6,7 @@ import pytest
 from comparing import holds, only, two_sided
 from header_true import Repository
 from observing import shipped
+from tables import rows
 
 from envdoctor.revision import Compared
 from envdoctor.revision.template.chat_template import render
@@ -18,10 +19,7 @@ PLAIN = (
     "{% if add_generation_prompt %}<|assistant|>{% endif %}"
 )
 WITH_BLANK, WITHOUT_BLANK = PLAIN.replace("~", " "), PLAIN.replace("~", "")
-SYSTEM = "{% if messages[0]['role'] != 'system' %}<|system|>\n Be kind.{% endif %}"
 USER_FIRST = "{% if messages[0]['role'] == 'assistant' %}{{ raise_exception('user first') }}{% endif %}"
-MARKED = "{% for m in messages %}{{ m['role'] }}: {% generation %}{{ m['content'] }}{% endgeneration %};{% endfor %}"
-EACH = "{% for m in messages %}{{ m['role'] }}: {{ m['content'] }};{% endfor %}"
 
 
 #: Two texts or lists of tokenizer_config.json, two tables of files, or two snapshots.
@@ -38,20 +36,7 @@ def test_a_blank_that_went_is_shown() -> None:
     assert change.detail is not None and "one user turn" in change.detail
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "expected"),
-    [
-        (WITH_BLANK, "{{ tools|tojson if tools }}" + WITH_BLANK, "tools-rendering-changed"),
-        (WITH_BLANK, SYSTEM + WITH_BLANK, "rendering-changed"),
-        ("{{ 'x' * 30000 }}one", "{{ 'x' * 30000 }}two", "rendering-changed"),  # behind what is kept
-        ("{{ strftime_now('%d %b %Y') }}", "{{- strftime_now('%d %b %Y') -}}", "text-changed-rendering-equal"),
-        (WITH_BLANK, WITH_BLANK.replace("message['role']", "message.role"), "text-changed-rendering-equal"),
-        (EACH, MARKED, "generation-marks-changed"),
-        (MARKED, EACH, "generation-marks-changed"),
-        (MARKED, MARKED.replace("{% endgeneration %};", ";{% endgeneration %}"), "generation-marks-changed"),
-        (MARKED, MARKED.replace("m['role']", "m.role"), "text-changed-rendering-equal"),
-    ],
-)
+@rows("old new expected")
 def test_what_changed_is_told_by_what_is_rendered(old: str, new: str, expected: str) -> None:
     assert only(compare(old, new)).kind.startswith(expected)
 
@@ -106,21 +91,7 @@ def test_special_tokens_are_those_of_the_repository() -> None:
     assert only(compare(old, new)).before == '"<s>A"'
 
 
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("{{ 'a' * 300000000 }}", "memory"),
-        ("{{ ''.__class__.__mro__[1].__subclasses__() }}", "forbids"),
-        ("{{ cycler.__init__.__globals__.os.system('id') }}", "forbids"),
-        ("{{ messages.append(1) }}", "forbids"),
-        ("{{ range(1000000000) }}", "range"),
-        ("{% macro f(x) %}{{ f(x) }}{% endmacro %}{{ f(1) }}", "without end"),
-        ("{% for m in %}", "not a valid template"),
-        ("{{ messages.nothing.at.all }}", "UndefinedError"),
-        ("{% include '/etc/passwd' %}", "TypeError"),
-        ("{% for a in range(99999) %}{{ 'x' * 99999 }}{% endfor %}", ""),
-    ],
-)
+@rows("text said")
 def test_what_cannot_be_rendered_is_named(text: str, said: str) -> None:
     change = only(compare(PLAIN, text))
     assert change.kind == "rendering-fails"

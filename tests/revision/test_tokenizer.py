@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from comparing import holds, only, two_sided
 from header_true import Repository
+from tables import rows
 
 from envdoctor.revision import Change, Compared
 
@@ -81,20 +82,7 @@ def test_texts_with_line_ends_and_zeros_are_told_apart() -> None:
     changed(old, new, "merges-changed model.merges")
 
 
-@pytest.mark.parametrize(
-    ("before", "after", "expected", "detail"),
-    [
-        (["<b>", "<a>"], ["<a>", "<b>"], "extra-tokens-changed {}", "in another order"),
-        ([{"content": "<a>", "lstrip": True}], [{"content": "<a>", "lstrip": False}], "special-flag-changed <a>", None),
-        ({"image": "<a>"}, {"sound": "<a>"}, "extra-tokens-changed {}", "sound: absent -> <a>; image: <a> -> absent"),
-        (
-            {"image": "<a>", "video": "<b>"},
-            {"image": "<b>", "video": "<a>"},
-            "extra-tokens-changed {}",
-            "image: <a> -> <b>; video: <b> -> <a>",
-        ),
-    ],
-)
+@rows("before after expected detail")
 def test_extra_tokens_have_names_flags_and_an_order(before: Any, after: Any, expected: str, detail: str | None) -> None:
     compared = compare({CONFIG: {"extra_special_tokens": before}}, {CONFIG: {"extra_special_tokens": after}})
     holds(compared, expected.format("additional_special_tokens"))
@@ -155,20 +143,7 @@ def bpe(**changes: Any) -> dict[str, Any]:
     return {FILE: {"added_tokens": [], "pre_tokenizer": {"type": "ByteLevel"}, "model": model, **changes}}
 
 
-@pytest.mark.parametrize(
-    ("changes", "expected"),
-    [
-        ({"pre_tokenizer": {"type": "Metaspace"}}, "pre-tokenizer-changed pre_tokenizer"),
-        ({"normalizer": {"type": "NFC"}}, "pre-tokenizer-changed normalizer"),
-        ({"post_processor": {"type": "TemplateProcessing"}}, "post-processor-changed post_processor"),
-        ({"truncation": {"max_length": 512}}, "truncation-changed truncation"),
-        ({"model": {"merges": ["b a"]}}, "merges-changed model.merges"),
-        ({"model": {"merges": [["a", "b"]]}}, "merges-format-changed model.merges"),
-        ({"model": {"ignore_merges": True}}, "model-option-changed model.ignore_merges"),
-        ({"model": {"vocab": {"a": 1, "b": 0, "ab": 2}}}, "vocabulary-changed model.vocab"),
-        ({"model": {"vocab": {"a": 0, "b": 1, "ab": 2, "c": 3}}}, "vocabulary-grown model.vocab"),
-    ],
-)
+@rows("changes expected")
 def test_each_part_has_its_kind(changes: Any, expected: str) -> None:
     changed(bpe(), bpe(**changes), expected)
 

@@ -6,6 +6,7 @@ import pytest
 from comparing import outcome
 from header_true import Repository, Tensors
 from rooms import comparer
+from tables import rows
 from torch_files import state_pickle, zip_checkpoint
 
 from envdoctor.revision import COMPUTED_NAME
@@ -13,7 +14,7 @@ from envdoctor.revision import COMPUTED_NAME
 pickles = comparer("pickles")
 
 TENSORS: Tensors = {"model.embed_tokens.weight": ("F16", (8, 4))}
-RUNS_CODE, NOT_LISTED = "runs code", "not on torch's list"
+RUNS_CODE = "runs code"
 
 
 def checkpoint(extra: bytes = b"") -> bytes:
@@ -39,22 +40,7 @@ SAFE, POSIX = checkpoint(), taking("posix.system")
 SHARDS = {f"pytorch_model-0000{number}-of-00002.bin": SAFE for number in (1, 2)}
 
 
-@pytest.mark.parametrize(
-    ("name", "verdict"),
-    [
-        ("torch.FloatStorage", None),
-        ("torch._utils._rebuild_tensor_v2", None),
-        ("collections.OrderedDict", None),
-        ("os.system", RUNS_CODE),
-        ("subprocess.Popen", RUNS_CODE),
-        ("builtins.eval", RUNS_CODE),
-        ("builtins.getattr", RUNS_CODE),
-        ("importlib.util.find_spec", RUNS_CODE),
-        ("argparse.Namespace", NOT_LISTED),
-        ("collections.OrderedDict.__init__.__globals__", NOT_LISTED),
-        ("torch.FloatStorage.__reduce__", NOT_LISTED),
-    ],
-)
+@rows("name verdict")
 def test_a_name_that_a_new_pickle_takes_gets_its_verdict(name, verdict):
     expected = [("unsafe-global-added", name, verdict)] if verdict else []
     assert found(beside({"m.bin": SAFE}), beside({"m.bin": taking(name)})) == expected

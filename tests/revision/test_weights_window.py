@@ -6,6 +6,7 @@ import pytest
 from comparing import outcome
 from header_true import Repository
 from rooms import comparer, computing
+from tables import rows
 
 from envdoctor.facts import ABSENT, Unknown
 from envdoctor.versions import contains, intersect, parse_ranges, release_of, spell_ranges
@@ -28,29 +29,7 @@ def windows(old: Repository, new: Repository) -> tuple[object, object]:
     return facts["revision.transformers_old"], facts["revision.transformers_new"]
 
 
-CALL = "class M:\n    def f(self, o):\n        return self._extract_past_from_model_output(o{})\n"
-TRY = "try:\n    from transformers.utils import is_torch_fx_available\nexcept ImportError:\n    pass\n"
-
-
-@pytest.mark.parametrize(
-    ("text", "window"),
-    [
-        ("from transformers.models.llama.modeling_llama import LlamaFlashAttention2", ">=4.34,<4.48"),
-        ("from transformers.utils import is_torch_fx_available", "<5.0"),
-        ("from transformers.cache_utils import DynamicCache", ">=4.36"),
-        ("from transformers.pytorch_utils import find_pruneable_heads_and_indices", "<5.0"),
-        ("from transformers.tokenization_utils import PreTrainedTokenizer", "any"),
-        ("from transformers.modeling_utils import PreTrainedModel", "any"),
-        ("from transformers.never_heard_of import anything", "any"),
-        ("import torch", "any"),
-        # a contradiction leaves none
-        ("from transformers.generation_utils import a\nfrom transformers.masking_utils import b", "none"),
-        (TRY, "any"),
-        # a method that later releases lack
-        (CALL.format(""), "<4.49"),
-        (CALL.format(", standardize_cache_format=True"), ">=4.40,<4.44"),
-    ],
-)
+@rows("text window")
 def test_what_code_asks_for_sets_the_window(text, window):
     assert windows(code(PLAIN), code(f"{text}\n{PLAIN}")) == ("any", window)
 
@@ -64,18 +43,7 @@ def test_a_tokenizer_whose_pad_takes_no_padding_side_ends_at_4_45():
     assert "padding_side" in change.detail
 
 
-@pytest.mark.parametrize(
-    ("config", "window"),
-    [
-        ({"model_type": "glm4"}, ">=4.51.3"),
-        ({"model_type": "code_llama"}, ">=4.33,<5.6"),
-        ({"model_type": "gpt2"}, "any"),
-        ({"model_type": "of_my_own"}, "any"),
-        ({"model_type": "glm4", "auto_map": {"AutoModel": "modeling_tiny.Model"}}, "any"),
-        ({"model_type": "llama", "rope_parameters": {"rope_theta": 1e6}}, ">=5.0"),
-        ({"model_type": "llama", "rope_parameters": {"rope_theta": 1e6}, "rope_theta": 1e6}, ">=4.28"),
-    ],
-)
+@rows("config window")
 def test_the_configuration_sets_the_window(config, window):
     assert windows(code(PLAIN, bos=1), code(PLAIN, **config))[1] == window
 
@@ -99,19 +67,7 @@ def test_what_is_not_loaded_or_cannot_be_parsed_says_nothing():
     assert "transformers-window" not in [change.kind for change in compared.changes]
 
 
-@pytest.mark.parametrize(
-    ("window", "installed", "fits"),
-    [
-        (">=4.36,<4.48", "4.47.1", True),
-        (">=4.36,<4.48", "4.48.0", False),
-        (">=4.36,<4.48", "4.35.2", False),
-        (">=4.36,<4.48 or >=5.1", "5.2.0", True),
-        (">=4.51.3", "4.51.2", False),
-        ("none", "4.47.1", False),
-        ("any", "4.47.1", True),
-        ("<5.0", "9.0.0", False),
-    ],
-)
+@rows("window installed fits")
 def test_the_installed_release_fits_or_does_not(matrix, window, installed, fits):
     facts = {"revision.transformers_new": window, "pkg.transformers": installed}
     assert compute(facts.__getitem__, matrix)["revision.installed_fits"].value is fits

@@ -6,12 +6,12 @@ from pathlib import Path
 from textwrap import dedent
 
 import pytest
-from tables import table
+from tables import cases
 
 from envdoctor.matrix import load_toml
 from envdoctor.source import Importing, Library, Stop, World
 
-CASES = table("importing.toml")
+CASES = cases("importing.toml")
 
 TABLE = load_toml(Path(__file__).resolve().parents[2] / "fixtures" / "source" / "importing.toml")
 

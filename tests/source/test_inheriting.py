@@ -6,12 +6,12 @@ from pathlib import Path
 from textwrap import dedent, indent
 
 import pytest
-from tables import table
+from tables import cases
 
 from envdoctor.matrix import load_toml
 from envdoctor.source import Importing, Inheriting, Library, Stop, World
 
-CASES = table("inheriting.toml")
+CASES = cases("inheriting.toml")
 
 TABLE = load_toml(Path(__file__).resolve().parents[2] / "fixtures" / "source" / "inheriting.toml")
 

@@ -7,11 +7,11 @@ from contextlib import nullcontext
 from functools import partial
 
 import pytest
-from tables import table
+from tables import cases
 
 from envdoctor.source import NotANotebook, parse_code
 
-CASES = table("notebook.toml")
+CASES = cases("notebook.toml")
 
 
 def notebook(*cells: str, **more: object) -> bytes:

@@ -5,12 +5,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tables import table
+from tables import cases
 
 from envdoctor.matrix import load_toml
 from envdoctor.source import Library, Names, World, can_be_called
 
-CASES = table("signatures.toml")
+CASES = cases("signatures.toml")
 
 TABLE = load_toml(Path(__file__).resolve().parents[2] / "fixtures" / "source" / "signatures.toml")
 

@@ -1,8 +1,8 @@
 """Sets of releases: their algebra, the nearest run, and how they are spelled."""
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tables import rows
 
 from envdoctor.versions import Releases, satisfies
 
@@ -59,36 +59,12 @@ def test_what_is_spelled_has_those_that_were_read_and_no_other(answers, version)
     assert there is (releases.has(version) is True)
 
 
-@pytest.mark.parametrize(
-    ("versions", "marks", "text"),
-    [
-        (("1.0.0", "1.1.0"), "##", ""),
-        (("1.0.0", "1.1.0"), "..", None),
-        (("4.50.3", "4.51.3", "4.52.4"), "#.#", "<4.51 or >=4.52.4"),
-        (("4.51.0", "4.51.3"), "#.", "<4.51.3"),
-        (("4.57.6", "5.0.0"), "#.", "<5.0"),
-        (("81.0.0", "82.0.1"), "#.", "<82.0"),
-        (("4.49.0", "4.50.3"), ".#", ">=4.50.3"),
-        (("1", "2.0.0.post1"), "#.", "<2.0"),
-    ],
-)
+@rows("versions marks text", tuples=True)
 def test_a_bound_claims_nothing_of_patches_that_were_not_read(versions, marks, text):
     assert some(marks)._replace(read=versions).specifier == text
 
 
-@pytest.mark.parametrize(
-    ("marks", "version", "near"),
-    [
-        ("", "1.0.0", ""),
-        ("..", "1.0.0", ".."),
-        ("#.##", "0.9", "#..."),
-        ("#.##", "1.0.0", "..##"),
-        ("#.??", "1.1.0", "#..."),
-        ("##..#", "1.0.2", "##..."),
-        ("####", "3.0", "####"),
-        (".##.", "no version", ".##."),
-    ],
-)
+@rows("marks version near")
 def test_the_nearest_run_is_the_newer_of_two(marks, version, near):
     assert some(marks).nearest(version) == some(near)
 
@@ -99,16 +75,7 @@ def test_those_that_have_it_by_distance():
     assert releases.by_distance("") == ["1.2.0rc1", "1.1.0", "1.0.0", "0.9"]
 
 
-@pytest.mark.parametrize(
-    ("marks", "version", "text"),
-    [
-        ("..##", "3.0", ">=1.0.2,<=1.1.0"),
-        ("..##", "1.0.0", ">=1.0.2"),
-        ("#...", "0.1", ">=0.9,<1.0"),
-        ("#...", "1.0.2", "<1.0"),
-        ("####", "3.0", "<=1.1.0"),
-    ],
-)
+@rows("marks version text")
 def test_a_version_older_or_newer_than_all_is_not_in_the_range(marks, version, text):
     assert some(marks).excluding(version) == text
 

@@ -3,6 +3,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tables import rows
 
 from envdoctor.versions import NotASpecifier, join_specifiers, satisfies
 
@@ -12,23 +13,7 @@ CLAUSE = st.builds(
 SETS = st.lists(st.lists(CLAUSE, max_size=3).map(",".join), max_size=4)
 
 
-@pytest.mark.parametrize(
-    ("sets", "joined"),
-    [
-        ([], ""),
-        (["", ""], ""),
-        ([">=1.17", ">= 1.21, <3", ""], ">=1.21,<3"),
-        ([">=1.21,<3", "<2"], ">=1.21,<2"),
-        (["!=2.0", ">=1"], "!=2.0,>=1"),
-        (["==1.26.*", ">=1.21"], "==1.26.*,>=1.21"),
-        (["<2"], "<2"),
-        # no version meets them:
-        (["<2", ">=2"], None),
-        (["==1.0", "==2.0"], None),
-        ([">=1.20,<1.18"], None),
-        (["==1.26.*", ">=2"], None),
-    ],
-)
+@rows("sets joined")
 def test_what_others_imply_is_left_out(sets, joined):
     assert join_specifiers(sets) == joined
 

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tables import table
+from tables import cases
 
 from envdoctor.facts import ABSENT
 
-CASES = table("built-for.toml")
+CASES = cases("built-for.toml")
 
 FLASH, OWN = "flash_attn_2_cuda.so", {"xformers": "cpp_lib.json", "deepspeed": "git_version_info_installed.py"}
 NOTHING = (ABSENT, ABSENT, ABSENT)

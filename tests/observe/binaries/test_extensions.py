@@ -8,14 +8,14 @@ import pytest
 from elf_writer import shared_object
 from observing import choose, observe, one, write
 from rooms import observer
-from tables import table
+from tables import cases
 
 from envdoctor.facts import ABSENT, Records, Unknown
 from envdoctor.matrix import load_toml
 from envdoctor.observe.binaries.extension import read_package
 from envdoctor.system import Files
 
-CASES = table("extensions.toml")
+CASES = cases("extensions.toml")
 
 extension = observer("extension")
 

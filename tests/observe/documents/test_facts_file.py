@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tables import table
+from tables import cases
 
 from envdoctor.facts import ABSENT, Records, Unknown
 from envdoctor.observe import SCHEMA, FactsFileError, read_facts_file
 from envdoctor.report import document
 from envdoctor.system import sentence
 
-CASES = table("facts-file.toml")
+CASES = cases("facts-file.toml")
 
 
 @pytest.fixture

@@ -7,11 +7,11 @@ from venv import create
 
 import pytest
 from observing import observe, program
-from tables import table
+from tables import cases
 
 from envdoctor.observe import EnvironmentNotFound, Running
 
-CASES = table("default.toml")
+CASES = cases("default.toml")
 
 
 def running_in(prefix: Path, **changes: str) -> Running:

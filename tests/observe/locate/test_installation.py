@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 from observing import observe, program, write
-from tables import table
+from tables import cases
 
 from envdoctor.observe import EnvironmentNotFound, Running
 
-CASES = table("installation.toml")
+CASES = cases("installation.toml")
 
 HERE = f"python{sys.version_info[0]}.{sys.version_info[1]}"
 VERSION = sys.version.split()[0].rstrip("+")

@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tables import table
+from tables import cases
 
 from envdoctor.facts import ABSENT, Records, Unknown
 
-CASES = table("driver.toml")
+CASES = cases("driver.toml")
 
 
 @pytest.fixture

@@ -9,13 +9,13 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from observing import assert_registered, shipped, values
 from rooms import observer
-from tables import table
+from tables import cases
 
 from envdoctor.facts import ABSENT, Fact, FactSet, Unknown, public_facts
 from envdoctor.observe import Request, platform_name
 from envdoctor.observe.gather import gather
 
-CASES = table("system.toml")
+CASES = cases("system.toml")
 
 system = observer("system")
 

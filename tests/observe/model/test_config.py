@@ -7,12 +7,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from rooms import observer
-from tables import table
+from tables import cases
 
 from envdoctor.facts import ABSENT, Unknown
 from envdoctor.observe import ObservationError
 
-CASES = table("config.toml")
+CASES = cases("config.toml")
 
 config = observer("config")
 

@@ -6,7 +6,7 @@ import sys
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tables import table
+from tables import cases
 
 from envdoctor.facts import ABSENT, Unknown
 from envdoctor.observe import (
@@ -22,7 +22,7 @@ from envdoctor.observe import (
     spellings,
 )
 
-CASES = table("names.toml")
+CASES = cases("names.toml")
 
 ALIASES = {"THUDM": "zai-org", "ZhipuAI": "zai-org", "old/name": "new/name2"}
 posix = pytest.mark.skipif(sys.platform == "win32", reason="needs named pipes, and links without a privilege")

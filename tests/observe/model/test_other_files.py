@@ -12,13 +12,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from observing import a_layout, assert_registered, write
-from tables import table
+from tables import cases
 
 from envdoctor.facts import ABSENT, Records, Unknown
 from envdoctor.observe import JsonProblem, Request, observers, parse_object
 from envdoctor.observe.gather import gather
 
-CASES = table("other-files.toml")
+CASES = cases("other-files.toml")
 
 CONFIG = {"model_type": "glm"}
 

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from observing import installed, write
-from tables import table
+from tables import cases
 
 from envdoctor.facts import ABSENT, Records, Unknown, Value
 
-CASES = table("distributions.toml")
+CASES = cases("distributions.toml")
 
 
 def records(folder: Path, key: str) -> Records:

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from observing import choose, observe, one, write
 from rooms import observer
-from tables import table
+from tables import cases
 
 from envdoctor.facts import ABSENT, Records, Unknown, Value
 
-CASES = table("import-shadow.toml")
+CASES = cases("import-shadow.toml")
 
 import_shadow = observer("import_shadow")
 

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 from observing import installed, write
-from tables import table
+from tables import cases
 
 from envdoctor.facts import FactSet, Unknown
 
-CASES = table("package-versions.toml")
+CASES = cases("package-versions.toml")
 
 
 def problems(facts: FactSet) -> list[tuple[object, ...]]:

@@ -5,13 +5,13 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tables import table
+from tables import cases
 
 from envdoctor.facts import ABSENT, FactSet, Records
 from envdoctor.matrix import load_toml
 from envdoctor.observe import AssignmentError, parse_assignments
 
-CASES = table("assignments.toml")
+CASES = cases("assignments.toml")
 
 TABLE = load_toml(Path(__file__).resolve().parents[3] / "fixtures" / "recipes" / "assignments.toml")
 

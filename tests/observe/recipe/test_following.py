@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from observing import shipped
-from tables import table
+from tables import cases
 
 from envdoctor.facts import ABSENT, NOT_GIVEN, Unknown
 from envdoctor.matrix import load_toml
@@ -14,7 +14,7 @@ from envdoctor.observe.recipe.formats import Formats
 from envdoctor.observe.recipe.recipe import COMPUTED, UNDECIDED
 from envdoctor.observe.recipe.script import calls_of
 
-CASES = table("following.toml")
+CASES = cases("following.toml")
 
 MATRIX = shipped()
 FORMATS = Formats.with_releases(MATRIX)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from observing import shipped
-from tables import table
+from tables import cases
 
 from envdoctor.facts import ABSENT, NOT_GIVEN, Records, Unknown, parse_value, spell, unlisted
 from envdoctor.matrix import load_toml
@@ -19,7 +19,7 @@ from envdoctor.observe.recipe.formats import Formats
 from envdoctor.observe.recipe.parts import command_parts
 from envdoctor.observe.recipe.recipe import HELPERS
 
-CASES = table("recipe.toml")
+CASES = cases("recipe.toml")
 
 FIXTURES = Path(__file__).resolve().parents[3] / "fixtures"
 EXPECTED = load_toml(FIXTURES / "recipes" / "expected.toml")

@@ -6,12 +6,12 @@ import os
 
 import pytest
 from locking import LOCKS, opened
-from tables import table
+from tables import cases
 
 from envdoctor.facts import NOT_GIVEN
 from envdoctor.observe import LockError
 
-CASES = table("dockerfile.toml")
+CASES = cases("dockerfile.toml")
 
 
 @pytest.fixture

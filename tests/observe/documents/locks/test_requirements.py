@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 from locking import LOCKS, opened
-from tables import table
+from tables import cases
 
 from envdoctor.facts import ABSENT, NOT_GIVEN, Unknown
 from envdoctor.observe import LockError
 
-CASES = table("requirements.toml")
+CASES = cases("requirements.toml")
 
 WHEEL = (
     "https://github.com/Dao-AILab/flash-attention/releases/download/v2.7.4.post1/"

@@ -5,12 +5,12 @@ from pathlib import Path
 import pytest
 from locking import opened
 from observing import shipped
-from tables import table
+from tables import cases
 
 from envdoctor.facts import ABSENT, NOT_GIVEN, Range, Unknown
 from envdoctor.matrix import load_toml
 
-CASES = table("taking.toml")
+CASES = cases("taking.toml")
 
 TABLE = load_toml(Path(__file__).resolve().parents[4] / "fixtures" / "lists" / "taking.toml")["case"]
 

@@ -4,12 +4,12 @@ import json
 
 import pytest
 from locking import LOCKS, opened
-from tables import table
+from tables import cases
 
 from envdoctor.facts import ABSENT, NOT_GIVEN, Unknown
 from envdoctor.observe import LockError
 
-CASES = table("tool-locks.toml")
+CASES = cases("tool-locks.toml")
 
 CONDA, PYPI = "https://conda.anaconda.org", "      - pypi: https://index.example"
 #: File, package, its version, and how the line that is pointed at begins.
