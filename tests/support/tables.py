@@ -25,7 +25,7 @@ def table(file: str) -> dict[str, Any]:
 
 
 def cases(name: str) -> dict[str, list[Any]]:
-    """The arrays of a file of fixtures/cases, each row a tuple; so are arrays in rows of those that ``tuples`` names."""
+    """The arrays of a file of fixtures/cases, each row a tuple; so are arrays in rows of what ``tuples`` names."""
     found = _read(load_toml(FIXTURES / "cases" / name))
     inner = found.pop("tuples", ())
     outer = {key: [tuple(row) if isinstance(row, list) else row for row in rows] for key, rows in found.items()}
