@@ -60,4 +60,4 @@ def _read(value: Any) -> Any:
 def _tuples(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _tuples(one) for key, one in value.items()}
-    return tuple(map(_tuples, value)) if isinstance(value, list) else value
+    return tuple(map(_tuples, value)) if isinstance(value, (list, tuple)) else value
