@@ -27,7 +27,7 @@ from envdoctor.app.errors import UsageProblem
 from envdoctor.judge.finding import Known
 from envdoctor.matrix.matrix import load_matrix
 from envdoctor.report.page import Page, choose_lang, choose_width, decide
-from envdoctor.report.report import Report, names
+from envdoctor.report.report import FORMATS, Report
 
 #: How long something may take.
 SECONDS = (1, 3600)
@@ -298,7 +298,7 @@ report_options = Options(
     Option("--only-new", "Show only what is not in the baseline.", kind="flag"),
     Options(
         Option(
-            "--format", "How it is written", choices=tuple(names()), default="terminal", name="format_", common=True
+            "--format", "How it is written", choices=tuple(FORMATS), default="terminal", name="format_", common=True
         ),
         Option("--output", "Write a report to a file as well.", "FORMAT=FILE", multiple=True, name="outputs"),
         Option("--color", "Whether it is coloured.", choices=("auto", "always", "never"), default="auto"),
@@ -443,8 +443,8 @@ class CommandRun(CommandOptions):
         self._outputs = []
         for value in options["outputs"]:
             name, _, file = value.partition("=")
-            if not file or name not in names():
-                formats = ", ".join(names())
+            if not file or name not in FORMATS:
+                formats = ", ".join(FORMATS)
                 raise UsageProblem("--output {}: FORMAT=FILE is expected, with FORMAT one of {}", value, formats)
             self._outputs.append((name, Path(file)))
         super().__init__(options)

@@ -14,7 +14,7 @@ from envdoctor.app.probe import ProbeRequest, _drawn, catalogue, probe, run_prob
 from envdoctor.experiments import read_recording
 from envdoctor.experiments.probe.released import ReleasedResults
 from envdoctor.facts import Fact, Records, Unknown
-from envdoctor.report import Report, load, names, render
+from envdoctor.report import FORMATS, Report, load, render
 from envdoctor.system import Message
 
 PASS = 'emit({"case": "a", "judge": "exact", "equal": True})'
@@ -87,7 +87,7 @@ def test_a_failure_is_a_finding_with_its_evidence(run: Callable[..., Report]) ->
     assert "training would use another device" not in text
 
 
-@pytest.mark.parametrize("name", names())
+@pytest.mark.parametrize("name", FORMATS)
 def test_every_format_can_write_it(run: Callable[..., Report], name: str) -> None:
     report = run(one=FAIL, two="import os; os.kill(os.getpid(), 11)")
     assert "nan-gradient" in load(name)(report)
