@@ -24,9 +24,21 @@ from envdoctor.report.report import Notice, Report
 from envdoctor.revision.comparing import Comparison, attribute, change_facts, compare_snapshots, effect_of
 from envdoctor.revision.hub.online import Access, HubSnapshot
 from envdoctor.revision.hub.opening import Pair, from_cache, name_of, open_pair, open_side, open_snapshot, steps, two_of
-from envdoctor.revision.hub.pins import PINS, Pin, PinError, find_pins, pin_of, pins_text, read_pins
 from envdoctor.revision.hub.safetensors_header import LARGEST_HEADER
-from envdoctor.revision.hub.snapshot import Snapshot, SnapshotError, Unread, is_text_about_the_model, kinds_of
+from envdoctor.revision.hub.snapshot import (
+    PINS,
+    Pin,
+    PinError,
+    Snapshot,
+    SnapshotError,
+    Unread,
+    find_pins,
+    is_text_about_the_model,
+    kinds_of,
+    pin_of,
+    pins_text,
+    read_pins,
+)
 from envdoctor.system.message import Message, joined, said_by
 
 #: Areas in which NEW is compared with OLD too.

@@ -14,8 +14,7 @@ from envdoctor.judge.evaluate import text_of
 from envdoctor.matrix.ledger import Released
 from envdoctor.matrix.ledger_taking import allows
 from envdoctor.matrix.lookup import Move, Symbol, name_moves, part_moves
-from envdoctor.remedy.answer import Home, Moved
-from envdoctor.remedy.question import Question
+from envdoctor.remedy.question import Home, Moved, Question
 from envdoctor.versions.releases import Releases
 
 _T = TypeVar("_T", bound=tuple[Any, ...])

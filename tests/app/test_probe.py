@@ -12,7 +12,7 @@ from observing import shipped
 from envdoctor.app import JobError, Sources, UsageProblem, collect_facts, launched
 from envdoctor.app.probe import ProbeRequest, _drawn, catalogue, probe, run_probes
 from envdoctor.experiments import read_recording
-from envdoctor.experiments.probe.released import ReleasedResults
+from envdoctor.experiments.probe.recording import ReleasedResults
 from envdoctor.facts import Fact, Records, Unknown
 from envdoctor.report import FORMATS, Report, load, render
 from envdoctor.system import Message

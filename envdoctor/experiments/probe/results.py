@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from envdoctor.experiments.probe.catalogue import FIRST, UNUSABLE, Outcome, Probe
-from envdoctor.experiments.probe.released import ALL_RUN, ReleasedResults
+from envdoctor.experiments.probe.recording import ALL_RUN, ReleasedResults
 from envdoctor.experiments.probe.reproducer import script_of
 from envdoctor.experiments.probe.session import JudgedCase, Session, cases_of
 from envdoctor.experiments.probe.verdict import cause_of, failure_of, float_of, text_in, text_of

@@ -11,7 +11,6 @@ from operator import and_
 from envdoctor.facts.factset import View
 from envdoctor.facts.values import ABSENT, Absent, Records, Value
 from envdoctor.judge.derivations import Answer, Derived, begun, derives
-from envdoctor.matrix.entry_statements import entries, named, parse_statement
 from envdoctor.matrix.ledger import Ledger, Released
 from envdoctor.matrix.lookup import (
     Outdated,
@@ -25,7 +24,7 @@ from envdoctor.matrix.lookup import (
     taken,
     where,
 )
-from envdoctor.matrix.matrix import Matrix
+from envdoctor.matrix.matrix import Matrix, entries, named, parse_statement
 from envdoctor.observe.packages.link import needed, required
 from envdoctor.source.signatures import spelled
 from envdoctor.system.message import Message

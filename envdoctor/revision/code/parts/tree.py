@@ -8,8 +8,17 @@ from types import MappingProxyType
 from typing import Any, NamedTuple, get_args, get_origin
 
 from envdoctor.revision.code.parts import canonical
-from envdoctor.revision.code.parts.canonical import Digest, digest, exact, head_of, mentioned, short
-from envdoctor.revision.code.parts.detectors import MODULE_LEVEL, Site, sites_of
+from envdoctor.revision.code.parts.canonical import (
+    MODULE_LEVEL,
+    Digest,
+    Site,
+    digest,
+    exact,
+    head_of,
+    mentioned,
+    short,
+    sites_of,
+)
 from envdoctor.source.definitions import (
     FunctionNode,
     Scope,
