@@ -55,7 +55,7 @@ def with_fixes(
     return judgement._replace(findings=tuple(findings))
 
 
-def offer_alone(rule: Rule, facts: FactSet, matrix: Matrix) -> tuple[OfferedFix, ...]:
+def _offer_alone(rule: Rule, facts: FactSet, matrix: Matrix) -> tuple[OfferedFix, ...]:
     """Return the fixes of a rule, judged by this rule alone on derived facts to which it applies."""
     now = changes.before(facts, matrix.only(lambda other: other.id == rule.id))
     trial = _Trial(now, changes.InstallPlace())
@@ -192,7 +192,7 @@ _PIN = re.compile(r"(?<![\w.-])([a-z0-9][a-z0-9-]*)[=>]=([0-9][0-9a-z.]*(?:\+[a-
 def check_fixes(rule: Rule, cases: Iterable[RuleCase], matrix: Matrix) -> Iterator[str]:
     """Yield each fix that, applied to environments that match, never ends the match. ``cases`` are the rule's tests."""
     matching = [case.facts for case in cases if case.got == "match"]
-    offered = [offer_alone(rule, facts, matrix) for facts in matching]
+    offered = [_offer_alone(rule, facts, matrix) for facts in matching]
     for number, fix in enumerate(matrix.texts(rule)["fix"] if matching else ()):
         reasons = [fixes[number].withheld for fixes in offered]
         # A fix may help only some of the environments that a rule covers; one that never helps is wrong.

@@ -115,7 +115,7 @@ class RecordingError(MessageError, ValueError):
     """The file is not a recording; the message names the line."""
 
 
-class Recording(NamedTuple):
+class _Recording(NamedTuple):
     """A run that was recorded. ``facts`` is a document of the facts format, ``released`` has the experiments that were
     not run; ``head`` is the rest of the first line."""
 
@@ -157,7 +157,7 @@ def _without(value: Any, folders: Sequence[tuple[str, str]]) -> Any:
     return value
 
 
-def read_recording(path: Path) -> Recording:
+def read_recording(path: Path) -> _Recording:
     """Read a recording from its file. Raises :class:`RecordingError`."""
     try:
         content = read_bounded(path, _LARGEST)
@@ -186,7 +186,7 @@ def read_recording(path: Path) -> Recording:
     except (TypeError, ValueError):
         raise RecordingError("{}:1: released: what was not run is expected", path) from None
     outcomes = [_outcome(path, number, line) for number, line in enumerate(lines[1:], 2) if line.strip()]
-    return Recording(head, facts, outcomes, released)
+    return _Recording(head, facts, outcomes, released)
 
 
 def _outcome(path: Path, number: int, line: str) -> Outcome:

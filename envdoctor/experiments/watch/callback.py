@@ -31,7 +31,7 @@ _WAITING = 16
 _BYTES = 64 << 20
 
 
-class Evaluation:
+class _Evaluation:
     """One evaluation after the other. On the CPU losses are read at once, on a device some batches together.
 
     ``shape`` is the last batch's (samples, tokens)."""
@@ -132,7 +132,7 @@ class Watch(TrainerCallback):
         """Forget the run before."""
         self._teller = Teller(self.folder)
         self._steps = Steps(self._teller, stop=self.stop, rerun=self.rerun)
-        self._evaluation = Evaluation(self._teller, rerun=self.rerun)
+        self._evaluation = _Evaluation(self._teller, rerun=self.rerun)
         self._memory = Memory()
 
     @property

@@ -96,7 +96,7 @@ class FileEntry(NamedTuple):
 
     def holds(self, content: bytes) -> bool:
         """Return whether size and oid are those of the file; without an oid the size alone counts."""
-        oid = self.oid and oid_of_content(self.oid.partition(":")[0], content)
+        oid = self.oid and _oid_of_content(self.oid.partition(":")[0], content)
         return len(content) == self.size and oid == self.oid
 
 
@@ -286,7 +286,7 @@ def pointer_in(place: str, size: int) -> tuple[int, str] | None:
     return (int(match[2]), f"sha256:{match[1].decode()}") if match else None
 
 
-def oid_of_content(kind: str, content: bytes) -> str:
+def _oid_of_content(kind: str, content: bytes) -> str:
     """Return the oid of one kind (sha1, sha256) of this content."""
     digest = _new(kind, len(content))
     digest.update(content)
@@ -401,7 +401,7 @@ def compare_with_pin(pin: Pin, snapshot: Snapshot) -> PinState:
         oid, kind = entry.oid, pinned.partition(":")[0]
         if oid is not None and not oid.startswith(f"{kind}:"):  # a folder does not say which files the Hub has in LFS
             content = snapshot.read(path, _LARGEST)
-            oid = None if isinstance(content, Unread) else oid_of_content(kind, content)
+            oid = None if isinstance(content, Unread) else _oid_of_content(kind, content)
         if oid is None:
             unsure[path] = _not_read(entry)
         elif oid != pinned:

@@ -102,7 +102,7 @@ class Definition(NamedTuple):
         return _ACCESSOR.sub("", self.name).rpartition(".")[0]
 
 
-class Import(NamedTuple):
+class _Import(NamedTuple):
     """``name`` is dotted, with leading dots when relative. ``required``: loading the file always runs it; ``demanded``:
     transformers refuses to load the file when its package is not installed."""
 
@@ -124,7 +124,7 @@ class FileCode(NamedTuple):
     anywhere, ``*`` for those of another module."""
 
     definitions: tuple[Definition, ...]
-    imports: tuple[Import, ...]
+    imports: tuple[_Import, ...]
     sites: tuple[Site, ...]
     statements: tuple[_Statement, ...]
     uses: tuple[Use, ...] = ()
@@ -250,7 +250,7 @@ def _parameters(arguments: ast.arguments) -> tuple[str, list[Parameter]]:
     return f"({', '.join(words)})", parameters
 
 
-def _imports(tree: ast.Module) -> list[Import]:
+def _imports(tree: ast.Module) -> list[_Import]:
     """Return all imports by their dotted names. Required are those that run whenever the file is loaded: not in a
     function, under a condition, or in a ``try`` that a failed import does not leave. Demanded are those whose package
     transformers looks for before it loads the file (get_imports in its dynamic_module_utils.py): anywhere but in a
@@ -279,4 +279,4 @@ def _imports(tree: ast.Module) -> list[Import]:
             imports[name] = (before[0] or required, before[1] or (demanded and not name.startswith(".")))
         for field in _INNER:
             waiting += [(inner, required and field in always, demanded) for inner in getattr(node, field, ())]
-    return [Import(name, *imports[name]) for name in sorted(imports)]
+    return [_Import(name, *imports[name]) for name in sorted(imports)]
