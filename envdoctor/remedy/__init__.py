@@ -14,7 +14,6 @@ __all__, __getattr__ = door(
         "commands": "Before Remedy before install_commands place_of try_remedy",
         "fixes": "check_first_fix check_fixes with_fixes",
         "installer": "NoResolver Wanted resolve",
-        "needs": "asked_by_model others_asked",
         "plan": "with_plan",
         "question": "Answer Asker Home Moved Situation Suspect Way",
         "suspects": "suspects_in",

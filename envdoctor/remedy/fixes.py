@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from envdoctor.facts.factset import FactSet
 from envdoctor.facts.values import Fact
 from envdoctor.judge.derivations import with_facts
+from envdoctor.judge.derivations.model import lost_by_model
 from envdoctor.judge.evaluate import text_of
 from envdoctor.judge.finding import Finding, OfferedFix, Policy
 from envdoctor.judge.judging import Judgement, Problem, errors_of, judge, problem_of, problems_of
@@ -16,7 +17,6 @@ from envdoctor.matrix.matrix import Matrix
 from envdoctor.matrix.rules import Rule
 from envdoctor.remedy import commands as changes
 from envdoctor.remedy.candidates import Candidates, is_about_a_record, torch_row, years_moved
-from envdoctor.remedy.needs import lost_by_model
 from envdoctor.remedy.own_keys import own_keys
 from envdoctor.system.message import Message
 from envdoctor.versions.pep440 import base_release

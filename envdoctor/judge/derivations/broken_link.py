@@ -46,7 +46,7 @@ _READS = (
 
 
 @derives("import_shadow", of="import_shadow link")
-def stopping_shadow(facts: View, matrix: Matrix) -> Answer:
+def _stopping_shadow(facts: View, matrix: Matrix) -> Answer:
     """Add to a module that hides an installed package the name that others take from the package and it lacks."""
     shadows = facts.records("import_shadow")
     if shadows is None:
@@ -65,7 +65,7 @@ def stopping_shadow(facts: View, matrix: Matrix) -> Answer:
 
 
 @derives("broken_link", of=_READS)
-def broken_link(facts: View, matrix: Matrix) -> Answer:
+def _broken_link(facts: View, matrix: Matrix) -> Answer:
     """Give ``broken_link``: the items of ``link``, and what the ledger knows of packages whose files were not followed
     as they are now: packages of a facts file, and packages that are being changed."""
     links, followed = facts.records("link"), {str(item["package"]) for item in facts.items("link_read")}
@@ -201,7 +201,7 @@ def _used(facts: View, matrix: Matrix, code: Iterable[Mapping[str, Value]]) -> C
     of="use beside model_use code.files code_unread dist pkg.* environment.brought recipe.stage recipe.framework "
     "recipe.trainer",
 )
-def untaken(facts: View, matrix: Matrix) -> Answer:
+def _untaken(facts: View, matrix: Matrix) -> Answer:
     """Give the statements of the table entry-statements that no known code takes: code that was read whole, or any code
     where a list only brings the package along; nor a package that such code may import."""
     code, brought = [*_code(facts), *facts.items("model_use")], facts.words("environment.brought") or ()

@@ -37,7 +37,7 @@ _MOST_PLACES = 5
 
 
 @derives("code_unread", of="code_unread python.minor")
-def unread_syntax(facts: View, matrix: Matrix) -> Answer:
+def _unread_syntax(facts: View, matrix: Matrix) -> Answer:
     """Tell whether this Python refuses the code that another one could not parse: an older one refuses it too."""
     here, unread = dotted(facts.text("python.minor") or ""), facts.records("code_unread")
 
@@ -51,7 +51,7 @@ def unread_syntax(facts: View, matrix: Matrix) -> Answer:
 
 
 @derives("broken_use", of=f"use model_use {' '.join(_OF_A_RECIPE)} model.registered model.run_by pkg.*")
-def broken_use(facts: View, matrix: Matrix) -> Answer:
+def _broken_use(facts: View, matrix: Matrix) -> Answer:
     """Give ``broken_use``: one item for each missing symbol, with all its places; the earliest reach counts.
 
     It leaves out unknown uses, of releases that the ledger does not know or of modules that make names up: the list

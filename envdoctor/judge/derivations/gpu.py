@@ -26,7 +26,7 @@ _Answer = tuple[Value, Value]
 
 
 @derives("gpu.count", of="gpu")
-def gpu_count(facts: View, matrix: Matrix) -> Answer:
+def _gpu_count(facts: View, matrix: Matrix) -> Answer:
     """Count the GPUs when the list is complete."""
     if facts.absent("gpu"):
         return Derived(0, Message("there is no GPU"))
@@ -35,7 +35,7 @@ def gpu_count(facts: View, matrix: Matrix) -> Answer:
 
 
 @derives("gpu", of="gpu pkg.torch torch.cuda torch.arch_list os.platform os.arch")
-def gpu_kernels(facts: View, matrix: Matrix) -> Answer:
+def _gpu_kernels(facts: View, matrix: Matrix) -> Answer:
     """Give ``cc`` by name, and ``kernels``, ``gap``, ``taken_gib``; a given cell stands where it cannot be computed.
     Give ``memory_gib`` by the advertised size, where nothing better is known. A driver keeps some of it to itself, up
     to a tenth. A product that is sold in several sizes has a range of them."""
@@ -121,7 +121,7 @@ def _of_list(cc: str, archs: tuple[str, ...], cuda: str | None, matrix: Matrix) 
 
 
 @derives("driver.mismatch", of="driver.version driver.max_cuda driver.library os.wsl")
-def driver_mismatch(facts: View, matrix: Matrix) -> Answer:
+def _driver_mismatch(facts: View, matrix: Matrix) -> Answer:
     """Tell whether the driver's library and its kernel module are of two versions."""
     library, driver = facts.text("driver.library"), facts.text("driver.version")
     if library is not None and driver is not None:
@@ -136,7 +136,7 @@ def driver_mismatch(facts: View, matrix: Matrix) -> Answer:
     "driver.fits",
     of="driver.version driver.max_cuda driver.compat env.LD_LIBRARY_PATH torch.cuda gpu os.platform os.wsl",
 )
-def driver_fits(facts: View, matrix: Matrix) -> Answer:
+def _driver_fits(facts: View, matrix: Matrix) -> Answer:
     """Tell how the driver runs the CUDA of torch."""
     if facts.absent("torch.cuda"):
         return Derived(ABSENT, Message("torch is no CUDA build"))

@@ -25,7 +25,7 @@ _ON_DISK = ("dist-info", "egg-info", "conda")
 
 
 @derives("python.minor", of="python.version")
-def python_minor(facts: View, matrix: Matrix) -> Answer:
+def _python_minor(facts: View, matrix: Matrix) -> Answer:
     """Give what packages are compiled for, of the full version where it was not read from a folder's name."""
     release = base_release(facts.text("python.version") or "")
     if release is None or "." not in release:
@@ -34,7 +34,7 @@ def python_minor(facts: View, matrix: Matrix) -> Answer:
 
 
 @derives("environment.packages_python_ok", of="environment.packages_python python.version python.implementation")
-def packages_python(facts: View, matrix: Matrix) -> Answer:
+def _packages_python(facts: View, matrix: Matrix) -> Answer:
     """Tell whether the compiled packages are for this Python; true when none is for one Python only."""
     key = "environment.packages_python"
     packages, version = facts.value(key), facts.value("python.version")
@@ -49,7 +49,7 @@ def packages_python(facts: View, matrix: Matrix) -> Answer:
 
 
 @derives("environment.installer", of="dist")
-def installer(facts: View, matrix: Matrix) -> Answer:
+def _installer(facts: View, matrix: Matrix) -> Answer:
     """Find for which installer commands are written (conda, uv, pip): the INSTALLER that most distributions name."""
     names = [name for dist in facts.each("dist") if (name := dist.text("installer"))]
     if not names:
@@ -59,7 +59,7 @@ def installer(facts: View, matrix: Matrix) -> Answer:
 
 
 @derives("foreign_wheel environment.packages_python", of=f"dist {_TARGET}")
-def foreign_wheel(facts: View, matrix: Matrix) -> Mapping[str, Derived]:
+def _foreign_wheel(facts: View, matrix: Matrix) -> Mapping[str, Derived]:
     """Find what ``uv pip check`` calls built for a different platform, and the Python for which most of the compiled
     packages are. Only CPython on Linux with glibc is compared."""
     installed = InstalledSet(facts.value)
@@ -104,7 +104,7 @@ def foreign_wheel(facts: View, matrix: Matrix) -> Mapping[str, Derived]:
 
 
 @derives("no_wheel", of=f"dist pkg.* python.version torch.cuda {_TARGET}")
-def without_wheel(facts: View, matrix: Matrix) -> Answer:
+def _without_wheel(facts: View, matrix: Matrix) -> Answer:
     """List releases that have no wheel for this Python, system, C library or torch, with the nearest that have, of
     packages known by version alone: where a wheel is known, its own tags say what it is for (``foreign_wheel``)."""
     installed, situation = InstalledSet(facts.value), wanted_here(facts.value)
@@ -136,7 +136,7 @@ def _of_conda(facts: View) -> set[Value]:
 
 
 @derives("withdrawn", of="pkg.* dist")
-def withdrawn(facts: View, matrix: Matrix) -> Answer:
+def _withdrawn(facts: View, matrix: Matrix) -> Answer:
     """List installed releases that their makers withdrew; open while the version of one of the table is not known.
     Conda's builds are its own, and were not withdrawn."""
     of_conda = _of_conda(facts)
@@ -154,7 +154,7 @@ def withdrawn(facts: View, matrix: Matrix) -> Answer:
 
 
 @derives("numpy_binary", of="pkg.* dist")
-def numpy_binary(facts: View, matrix: Matrix) -> Answer:
+def _numpy_binary(facts: View, matrix: Matrix) -> Answer:
     """List packages whose compiled files are for NumPy 1 only; but not conda's, which are built anew for NumPy 2 under
     the same version."""
     items: list[Mapping[str, Value]] = []
@@ -184,7 +184,7 @@ _CPYTHON = re.compile(r"cp3(\d+)-")
     "beyond",
     of="dist pkg.* python.minor driver.max_cuda torch.cuda gpu model.type model.family model.run_by recipe.attn",
 )
-def beyond(facts: View, matrix: Matrix) -> Answer:
+def _beyond(facts: View, matrix: Matrix) -> Answer:
     """Give ``beyond``: what the tables and the ledger do not reach. Facts that are unknown are left out."""
     items: tuple[Mapping[str, Value], ...] = tuple(
         {"what": kind, "value": version, "known_to": ABSENT if limit is None else limit}
