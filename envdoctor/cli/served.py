@@ -30,7 +30,7 @@ _INSTRUCTIONS = (
 )
 
 
-class _JudgedOutcome(TypedDict):
+class JudgedOutcome(TypedDict):
     """What a command found: its exit code, ``complete`` or ``incomplete``, the report as text, and its findings."""
 
     exit_code: int
@@ -39,7 +39,7 @@ class _JudgedOutcome(TypedDict):
     findings: list[dict[str, Any]]
 
 
-class _TextAnswer(TypedDict):
+class TextAnswer(TypedDict):
     """A text. ``known``: anything is known of the error message, or a set of versions was found."""
 
     known: bool
@@ -74,7 +74,7 @@ def check(  # noqa: PLR0917
     report: Text | None = None,
     facts: Text | None = None,
     target: Table | None = None,
-) -> Annotated[CallToolResult, _JudgedOutcome]:
+) -> Annotated[CallToolResult, JudgedOutcome]:
     """Judge an environment for a model, a recipe (files) and code (files).
 
     At most one of python, lock, report and facts names the environment; without one it is that of this server.
@@ -95,7 +95,7 @@ def memory(  # noqa: PLR0917
     settings: Table | None = None,
     python: Text | None = None,
     lock: Text | None = None,
-) -> Annotated[CallToolResult, _JudgedOutcome]:
+) -> Annotated[CallToolResult, JudgedOutcome]:
     """Predict the peak of GPU memory of a run: does it fit?
 
     At most one of python and lock names the environment. gpu is a name such as A100-80GB, gpu_memory its free
@@ -113,7 +113,7 @@ def plan(  # noqa: PLR0917
     python: Text | None = None,
     target: Table | None = None,
     code: Texts | None = None,
-) -> Annotated[CallToolResult, _TextAnswer]:
+) -> Annotated[CallToolResult, TextAnswer]:
     """Return which versions to install for a model and code, or what to change in the environment of python.
 
     uv is asked, which uses the network. Nothing is installed.
@@ -121,12 +121,12 @@ def plan(  # noqa: PLR0917
     run: dict[str, Any] = {"model": model, "recipe": recipe or (), "code": code or ()}
     planned = api.plan(*(requirements or ()), **run, python=python, target=target)
     text = f"{planned.because or ''}\n{planned.text}".lstrip()
-    return _result(_TextAnswer(known=not planned.because, text=text), text)
+    return _result(TextAnswer(known=not planned.because, text=text), text)
 
 
 def diff_revision(
     repo: Text, old: Text | None = None, new: Text | None = None, offline: bool = False
-) -> Annotated[CallToolResult, _JudgedOutcome]:
+) -> Annotated[CallToolResult, JudgedOutcome]:
     """Compare two revisions of a model of the Hub, or two folders: what changed, and can it hurt a fine-tune?
 
     A revision is a branch, a tag, a commit or a date (@2024-01-31). No code is run, and no weight is read.
@@ -134,13 +134,11 @@ def diff_revision(
     return _reported(api.diff_revision(repo, old, new, offline=offline))
 
 
-def explain(
-    error: Text, python: Text | None = None, lock: Text | None = None
-) -> Annotated[CallToolResult, _TextAnswer]:
+def explain(error: Text, python: Text | None = None, lock: Text | None = None) -> Annotated[CallToolResult, TextAnswer]:
     """Explain an error message, a traceback or a rule by its id, for the environment of python or lock if given."""
     environment = {name: value for name, value in (("python", python), ("lock", lock)) if value is not None}
     answer = api.explain(error, **environment)
-    return _result(_TextAnswer(known=answer.known, text=answer.text), answer.text)
+    return _result(TextAnswer(known=answer.known, text=answer.text), answer.text)
 
 
 def _in_a_sentence(tool: Callable[..., Any]) -> Callable[..., Any]:
@@ -159,7 +157,7 @@ def _in_a_sentence(tool: Callable[..., Any]) -> Callable[..., Any]:
 def _reported(report: Report) -> CallToolResult:
     findings = [{name: finding[name] for name in _OF_A_FINDING} for finding in json.loads(report.to_json())["findings"]]
     text = report.written("terminal")
-    return _result(_JudgedOutcome(exit_code=report.exit_code, status=report.status, text=text, findings=findings), text)
+    return _result(JudgedOutcome(exit_code=report.exit_code, status=report.status, text=text, findings=findings), text)
 
 
 def _result(structure: Any, text: str) -> CallToolResult:

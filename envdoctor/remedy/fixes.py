@@ -3,7 +3,7 @@ A rule's fixes are judged by its own tests as well: each must end the match of o
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from envdoctor.facts.factset import FactSet
 from envdoctor.facts.values import Fact
@@ -12,7 +12,6 @@ from envdoctor.judge.derivations.model import lost_by_model
 from envdoctor.judge.evaluate import text_of
 from envdoctor.judge.finding import Finding, OfferedFix, Policy
 from envdoctor.judge.judging import Judgement, Problem, errors_of, judge, problem_of, problems_of
-from envdoctor.judge.selftest import RuleCase, facts_of
 from envdoctor.matrix.matrix import Matrix
 from envdoctor.matrix.rules import Rule
 from envdoctor.remedy import commands as changes
@@ -20,6 +19,9 @@ from envdoctor.remedy.candidates import Candidates, is_about_a_record, torch_row
 from envdoctor.remedy.own_keys import own_keys
 from envdoctor.system.message import Message
 from envdoctor.versions.pep440 import base_release
+
+if TYPE_CHECKING:
+    from envdoctor.judge.selftest import RuleCase
 
 #: How many changes are judged before a fix is given up; how many records of one rule get fixes of their own.
 _TRIES, _RECORDS = 12, 20
@@ -189,7 +191,7 @@ def _offered(
 _PIN = re.compile(r"(?<![\w.-])([a-z0-9][a-z0-9-]*)[=>]=([0-9][0-9a-z.]*(?:\+[a-z0-9.]+)?)")
 
 
-def check_fixes(rule: Rule, cases: Iterable[RuleCase], matrix: Matrix) -> Iterator[str]:
+def check_fixes(rule: Rule, cases: "Iterable[RuleCase]", matrix: Matrix) -> Iterator[str]:
     """Yield each fix that, applied to environments that match, never ends the match. ``cases`` are the rule's tests."""
     matching = [case.facts for case in cases if case.got == "match"]
     offered = [_offer_alone(rule, facts, matrix) for facts in matching]
@@ -200,7 +202,7 @@ def check_fixes(rule: Rule, cases: Iterable[RuleCase], matrix: Matrix) -> Iterat
             yield f"fix {number + 1} ({fix['summary'].get('en', '')}) never helps: {reasons[0]}"
 
 
-def check_first_fix(rule: Rule, cases: Iterable[RuleCase], matrix: Matrix) -> Iterator[str]:
+def check_first_fix(rule: Rule, cases: "Iterable[RuleCase]", matrix: Matrix) -> Iterator[str]:
     """Yield why a first fix that installs something never cures. It cures if, for some matching test with the usual
     torchvision and torchaudio, it is offered and leaves no error of any rule."""
     fixes = matrix.texts(rule)["fix"]
@@ -216,6 +218,8 @@ def check_first_fix(rule: Rule, cases: Iterable[RuleCase], matrix: Matrix) -> It
 
 
 def _not_cured(rule: Rule, test: Mapping[str, Any], matrix: Matrix) -> str | None:
+    from envdoctor.judge.selftest import facts_of  # with the lint alone: `check` imports fixes too
+
     facts = facts_of({**test, "facts": _with_companions(test["facts"], matrix)}, matrix)
     judgement = judge(facts, matrix, Policy())
     own = judgement._replace(findings=tuple(finding for finding in judgement.findings if finding.id == rule.id))
