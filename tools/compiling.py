@@ -5,8 +5,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from envdoctor.matrix.matrix import FORM, MatrixError, load_source
-from envdoctor.matrix.toml_files import load_toml
+from envdoctor.matrix.matrix import FORM, MatrixError, load_source, load_toml
 
 #: The schemas for linting private rules where envdoctor is installed.
 _SCHEMAS = ("rule", "conditions", "common")

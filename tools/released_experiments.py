@@ -21,7 +21,7 @@ from typing import Any
 
 from envdoctor.app import Sources, collect_facts
 from envdoctor.app.probe import ProbeRequest, probe
-from envdoctor.experiments.probe.released import NAMES, digest_of, touched, versions_of
+from envdoctor.experiments.probe.recording import NAMES, digest_of, touched, versions_of
 from envdoctor.matrix import load_toml, read_source
 
 MATRICES = Path(__file__).resolve().parents[1] / "matrices"

@@ -98,7 +98,7 @@ def check(
         judgement = with_plan(judgement, rules, predict, for_code=for_code)
     needs: Message | None = None
     if any(judgement.facts.text(key) is not None for key in ("model.type", "model.family")):
-        from envdoctor.remedy.needs import asked_by_model
+        from envdoctor.judge.derivations.model import asked_by_model
 
         needs = asked_by_model(judgement.facts, matrix)
     notices = [

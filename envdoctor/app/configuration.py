@@ -13,9 +13,8 @@ from envdoctor.app.errors import JobError, UsageProblem, told_as
 from envdoctor.facts.registry import FactTypeError, parse_value
 from envdoctor.facts.values import spell
 from envdoctor.judge.finding import Ignore, Known, Policy, baseline_state, stale
-from envdoctor.matrix.matrix import Matrix
+from envdoctor.matrix.matrix import LARGEST, Matrix, TomlError, load_toml, parse_toml
 from envdoctor.matrix.rules import CONFIDENCES, SEVERITIES, Rule
-from envdoctor.matrix.toml_files import LARGEST, TomlError, load_toml, parse_toml
 from envdoctor.report.report import Report
 from envdoctor.system.files import Files, because_of
 from envdoctor.system.message import NOTHING, Message, did_you_mean

@@ -22,11 +22,10 @@ from envdoctor.observe.request import Target
 from envdoctor.report import revision_section
 from envdoctor.report.report import Notice, Report
 from envdoctor.revision.comparing import Comparison, attribute, change_facts, compare_snapshots, effect_of
+from envdoctor.revision.hub import snapshot as snapshots
 from envdoctor.revision.hub.online import Access, HubSnapshot
 from envdoctor.revision.hub.opening import Pair, from_cache, name_of, open_pair, open_side, open_snapshot, steps, two_of
-from envdoctor.revision.hub.pins import PINS, Pin, PinError, find_pins, pin_of, pins_text, read_pins
 from envdoctor.revision.hub.safetensors_header import LARGEST_HEADER
-from envdoctor.revision.hub.snapshot import Snapshot, SnapshotError, Unread, is_text_about_the_model, kinds_of
 from envdoctor.system.message import Message, joined, said_by
 
 #: Areas in which NEW is compared with OLD too.
@@ -70,19 +69,21 @@ def diff_revision(
     matrix = run.matrix
     tell = progress or (lambda text: None)
     sources = request.sources
-    pin = pinned(find_pins(sources.folder()), [request.repo], matrix.part("families", "organisations"))
+    pin = pinned(snapshots.find_pins(sources.folder()), [request.repo], matrix.part("families", "organisations"))
     access = _access_of(request, matrix, tell)
-    with told_as(None, SnapshotError):
+    with told_as(None, snapshots.SnapshotError):
         old = request.old
         if request.pin:
             if old:
-                raise UsageProblem("--pin takes OLD from {}: leave OLD out", PINS)
+                raise UsageProblem("--pin takes OLD from {}: leave OLD out", snapshots.PINS)
             old = pin.revision if pin is not None else None
             if not old and pin is not None:
                 text = "--pin: {} has no revisions; give OLD, or compare it with its pin: envdoctor check --model {}"
                 raise UsageProblem(text, request.repo, request.repo)
             if not old:
-                raise UsageProblem("--pin: {} pins no revision of {}; `envdoctor pin` writes it", PINS, request.repo)
+                raise UsageProblem(
+                    "--pin: {} pins no revision of {}; `envdoctor pin` writes it", snapshots.PINS, request.repo
+                )
         pair = open_pair(request.repo, old, request.new, access)
     comparison = compare_snapshots(pair.old, pair.new, matrix, progress=tell, values=request.values)
     gathered = _environment(request, matrix)
@@ -93,7 +94,7 @@ def diff_revision(
     values |= {"model.repo": name} if name else {}
     about = {**values, "revision.moved": pair.moved or ABSENT}
     facts.update(Fact(key, value, Message("the comparison"), "revision") for key, value in about.items())
-    facts.update(pin_facts(pin, pair.new) if pin else without_pin(Message("no {}", PINS)))
+    facts.update(pin_facts(pin, pair.new) if pin else without_pin(Message("no {}", snapshots.PINS)))
     facts.update(change_facts(comparison, f"{pair.old.label} -> {pair.new.label}"))
     facts = with_assignments(facts, sources, matrix)
     rules = matrix.only(lambda rule: rule.scope == "revision" or "pin.state" in set(rule.keys()))
@@ -160,7 +161,7 @@ def _history(
     about = {finding.fingerprint: revision_section.change_of(finding) for finding in findings if finding.item}
     by_finding = {name: change if change in changes else at_place.get(change[2:]) for name, change in about.items()}
     changed = {name: change for name, change in by_finding.items() if change is not None}
-    with told_as(JobError, SnapshotError):
+    with told_as(JobError, snapshots.SnapshotError):
         commits = attribute(pair.old, pair.new, changed.values(), matrix, progress=tell)
     titles: dict[str, str] = {}
     for name, commit in ((name, commits[change]) for name, change in changed.items() if change in commits):
@@ -197,9 +198,9 @@ def _section(
     )
 
 
-def _texts(side: Snapshot) -> set[tuple[str, str | None]]:
+def _texts(side: snapshots.Snapshot) -> set[tuple[str, str | None]]:
     """Return the texts about the model, which are not compared, with the oids of their bytes."""
-    return {(path, entry.oid) for path, entry in side.files.items() if is_text_about_the_model(path)}
+    return {(path, entry.oid) for path, entry in side.files.items() if snapshots.is_text_about_the_model(path)}
 
 
 #: Commits on a page: each costs one request.
@@ -236,7 +237,7 @@ def list_commits(
     """List a page of commits from NEW (or ``main``) back to OLD; offline, every commit of the local cache. Raises
     :class:`UsageProblem` and :class:`JobError`."""
     access = _access_of(request, matrix or load_matrix(), progress or (lambda text: None))
-    with told_as(None, SnapshotError):
+    with told_as(None, snapshots.SnapshotError):
         name = name_of(request.repo, access)
         if name.repo is None:
             raise UsageProblem("--list: {} is a folder, and a folder has no commits", request.repo)
@@ -253,7 +254,9 @@ def list_commits(
     rows = []
     for commit, changed in commits:
         day, cached = commit.date.date().isoformat() if commit.date else "", commit.id in held
-        kinds, reason = ({}, changed.reason) if isinstance(changed, Unread) else (kinds_of(changed), None)
+        kinds, reason = (
+            ({}, changed.reason) if isinstance(changed, snapshots.Unread) else (snapshots.kinds_of(changed), None)
+        )
         rows.append(_Row(commit.id, day, commit.title, kinds, cached, reason))
     return _CommitList(repo, False, rows, following, old)
 
@@ -265,10 +268,10 @@ def _cached(repo: str, access: Access) -> list[_Row]:
     for commit in access.cached(repo):
         snapshot, refs = from_cache(commit, repo, access), joined(commit.refs, ", ")
         day = datetime.fromtimestamp(commit.used, timezone.utc).date().isoformat()
-        rows.append(_Row(commit.commit, day, refs, kinds_of(snapshot.places), True, snapshot.lacking))
+        rows.append(_Row(commit.commit, day, refs, snapshots.kinds_of(snapshot.places), True, snapshot.lacking))
     if not rows:
         text = "{} is not in the local cache, and offline mode is on: give local folders, or leave offline mode"
-        raise SnapshotError(text, repo, kind="offline")
+        raise snapshots.SnapshotError(text, repo, kind="offline")
     return rows
 
 
@@ -277,7 +280,7 @@ class _Pinned(NamedTuple):
 
     path: Path
     text: str
-    pin: Pin
+    pin: snapshots.Pin
 
 
 def pin(
@@ -293,13 +296,13 @@ def pin(
     the oids. Raises :class:`UsageProblem` and :class:`JobError`, the latter also if a file of the snapshot has no oid:
     a pin with holes would later call a change unchanged."""
     sources = sources or Sources()
-    path = find_pins(sources.folder()) or os.path.join(sources.folder(), PINS)
+    path = snapshots.find_pins(sources.folder()) or os.path.join(sources.folder(), snapshots.PINS)
     access = sources.access(load_matrix(), offline=offline, timeout=timeout, notice=progress)
-    with told_as(UsageProblem, PinError), told_as(None, SnapshotError):
-        pins = read_pins(path)
+    with told_as(UsageProblem, snapshots.PinError), told_as(None, snapshots.SnapshotError):
+        pins = snapshots.read_pins(path)
         snapshot = open_snapshot(repo, revision, access)
-    entry, unread = pin_of(snapshot)
+    entry, unread = snapshots.pin_of(snapshot)
     if unread:
         raise JobError("{}: {} cannot be pinned: {}", snapshot.label, unread[0].path, unread[0].reason)
     pins[entry.repo] = entry
-    return _Pinned(Path(path), pins_text(pins.values()), entry)
+    return _Pinned(Path(path), snapshots.pins_text(pins.values()), entry)

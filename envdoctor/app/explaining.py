@@ -17,9 +17,8 @@ from envdoctor.matrix.matrix import Matrix
 from envdoctor.matrix.rules import Rule, with_conditions
 from envdoctor.observe.documents.tracebacks import Reading, numbered, read_error
 from envdoctor.observe.sources import SOURCES
-from envdoctor.remedy.answer import Answer, Home, Suspect
 from envdoctor.remedy.answering import answer_to
-from envdoctor.remedy.question import Situation
+from envdoctor.remedy.question import Answer, Home, Situation, Suspect
 from envdoctor.remedy.suspects import suspects_in
 from envdoctor.report.report import Notice
 from envdoctor.system.documents import read_named

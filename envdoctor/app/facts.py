@@ -435,7 +435,7 @@ def _add_pin(facts: FactSet, sources: Sources, matrix: Matrix) -> list[Notice]:
     if sources.model is None:
         facts.update(without_pin(Message("no --model")))
         return []
-    from envdoctor.revision.hub.pins import PINS, find_pins
+    from envdoctor.revision.hub.snapshot import PINS, find_pins
 
     path = find_pins(sources.folder())
     if path is None:

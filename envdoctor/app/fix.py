@@ -22,17 +22,8 @@ from envdoctor.app.facts import Sources
 from envdoctor.experiments.probe.verdict import failure_of
 from envdoctor.facts.factset import FactSet
 from envdoctor.judge.finding import Finding, Plan, Policy
-from envdoctor.matrix.entry_statements import entries
-from envdoctor.matrix.matrix import Matrix, load_matrix
-from envdoctor.remedy.installer import (
-    InstallerError,
-    PackageChange,
-    PackageFolders,
-    install,
-    merged,
-    place_of_python,
-    preview,
-)
+from envdoctor.matrix.matrix import Matrix, entries, load_matrix
+from envdoctor.remedy import installer
 from envdoctor.remedy.own_keys import with_settings
 from envdoctor.report.findings import again_words
 from envdoctor.report.page import Page
@@ -66,7 +57,7 @@ class _Prepared(NamedTuple):
 
     plan: Plan
     commands: tuple[tuple[str, ...], ...]
-    changes: tuple[PackageChange, ...]
+    changes: tuple[installer.PackageChange, ...]
     texts: Mapping[str, str]
 
 
@@ -156,7 +147,7 @@ class _Fix:
         self._say_put_back(lost)
         return not lost
 
-    def _undo(self, place: PackageFolders) -> Undo:
+    def _undo(self, place: installer.PackageFolders) -> Undo:
         try:
             return Undo(os.path.join(place.prefix, FOLDER), place.roots)
         except OSError as error:
@@ -181,14 +172,14 @@ class _Fix:
 
     # --- the work to do -----------------------------------------------------------------------------------------------
 
-    def _place(self, facts: FactSet) -> PackageFolders:
+    def _place(self, facts: FactSet) -> installer.PackageFolders:
         python = facts.text("python.executable")
         if python is None:
             raise JobError("fix changes the environment of an interpreter: give --python PATH")
-        with told_as(JobError, InstallerError):
-            return place_of_python(python, self._environ, self._cwd)
+        with told_as(JobError, installer.InstallerError):
+            return installer.place_of_python(python, self._environ, self._cwd)
 
-    def prepared(self, report: Report, plan: Plan, *, write: bool) -> tuple[PackageFolders | None, _Prepared]:
+    def prepared(self, report: Report, plan: Plan, *, write: bool) -> tuple[installer.PackageFolders | None, _Prepared]:
         """Return the place and the work; no place if the user has to do it. Raises :class:`JobError` for an environment
         that must not be changed."""
         facts = report.facts
@@ -207,9 +198,9 @@ class _Fix:
             raise JobError("{}: cannot be written, so nothing can be changed there", writable[0])
         self._talk.progress(self.page.say("asking the installer what it would change"))
         versions = _versions(facts)
-        with told_as(JobError, InstallerError), without_new(place.prefix, _LOCK_OF_UV):
-            previews = [preview(line, versions, self._environ, self._cwd) for line in commands]
-        changes = merged(change for some in previews for change in some)
+        with told_as(JobError, installer.InstallerError), without_new(place.prefix, _LOCK_OF_UV):
+            previews = [installer.preview(line, versions, self._environ, self._cwd) for line in commands]
+        changes = installer.merged(change for some in previews for change in some)
         self._refuse_foreign(facts, {change.name for change in changes})
         return place, _Prepared(plan, commands, changes, texts)
 
@@ -260,7 +251,7 @@ class _Fix:
 
     # --- doing it -----------------------------------------------------------------------------------------------------
 
-    def carry_out(self, report: Report, prepared: _Prepared, place: PackageFolders, *, write: bool) -> int:
+    def carry_out(self, report: Report, prepared: _Prepared, place: installer.PackageFolders, *, write: bool) -> int:
         """Copy, change and judge; put everything back if it is not whole then. Return the exit code."""
         page, talk = self.page, self._talk
         talk.progress(page.say("importing what is installed"))
@@ -274,7 +265,7 @@ class _Fix:
         try:
             for command in prepared.commands:
                 talk.progress(page.say("install: {command}", command=shlex.join(command)))
-                install(command, self._environ, self._cwd)
+                installer.install(command, self._environ, self._cwd)
             for path, text in texts.items():
                 write_whole(Path(self._cwd, path), text)
             errors = self._whole(report, prepared, write=write)
@@ -288,7 +279,7 @@ class _Fix:
                 undo.release() if lost else undo.discard()
             talk.say(page.say("not whole: {reason}", reason=self._reason(error)))
             self._say_put_back(lost)
-            if isinstance(error, (_Failed, InstallerError, JobError, OSError, KeyboardInterrupt)):
+            if isinstance(error, (_Failed, installer.InstallerError, JobError, OSError, KeyboardInterrupt)):
                 return 1
             raise
         undo.discard()
@@ -297,7 +288,7 @@ class _Fix:
             talk.say(page.say("stays: {error}", error=page.labelled(finding.id, page.message(finding))))
         return 1 if errors else 0
 
-    def _copy(self, undo: Undo, facts: FactSet, place: PackageFolders, prepared: _Prepared) -> None:
+    def _copy(self, undo: Undo, facts: FactSet, place: installer.PackageFolders, prepared: _Prepared) -> None:
         """Copy the files that the installer will touch. Raises :class:`JobError`, after which the copy is gone."""
         if self._take(undo):
             undo.release()
@@ -362,7 +353,7 @@ class _Fix:
         return failed if answer.ending == "ok" else {**failed, "import": f"{answer.ending}: {answer.detail}"}
 
     def _touched(
-        self, facts: FactSet, place: PackageFolders, changes: Sequence[PackageChange]
+        self, facts: FactSet, place: installer.PackageFolders, changes: Sequence[installer.PackageChange]
     ) -> Callable[[str], bool]:
         """Return a function that tells if the installer may touch the file of a path: a changed package lists it, or it
         lies below a folder of the package's name."""

@@ -104,7 +104,7 @@ def _checked(
 
 def _text(report: "Report") -> str:
     """Return the findings in full if the script stops, else a line each, and what could not be judged."""
-    from envdoctor.report.concise_report import render as concise
+    from envdoctor.report.terminal_report import concise
     from envdoctor.report.terminal_report import render as in_full
 
     if report.exit_code == 1:

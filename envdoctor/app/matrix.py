@@ -11,7 +11,7 @@ from envdoctor.judge.selftest import RuleCase, check_coverage, check_mutations, 
 from envdoctor.matrix.linting import Schemas, lint_documents, lint_rule, strange_words
 from envdoctor.matrix.matrix import Matrix, add_file
 from envdoctor.matrix.rules import Rule, placeholders, with_conditions
-from envdoctor.remedy.checking import check_first_fix, check_fixes
+from envdoctor.remedy.fixes import check_first_fix, check_fixes
 from envdoctor.system.files import because_of
 
 #: The text of a new rule; the day is put in.

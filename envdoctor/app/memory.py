@@ -20,11 +20,20 @@ from envdoctor.observe.model.names import resolve
 from envdoctor.peak.model import model_of, words_of
 from envdoctor.peak.prediction import USUAL, predict
 from envdoctor.peak.recipe import batch_of, engine_of, settings_of
-from envdoctor.peak.run import Size, as_loaded, as_trained, divided, sizes, trained_as_loaded
+from envdoctor.peak.run import (
+    Size,
+    as_loaded,
+    as_trained,
+    counted,
+    divided,
+    packed_weights,
+    sizes,
+    stored_parameters,
+    trained_as_loaded,
+)
 from envdoctor.peak.section import MemoryProblem, MemorySaving, MemorySection
 from envdoctor.peak.serving import predict_serving
 from envdoctor.peak.shipped import Shipped
-from envdoctor.peak.stored import counted, packed_weights, stored_parameters
 from envdoctor.peak.summary import DataError, DataSection, fed_length, measure
 from envdoctor.peak.tracing import Tracer, TraceSource, first_of, of_vocabulary, rehearsed
 from envdoctor.report.report import Notice, Report

@@ -10,8 +10,7 @@ from envdoctor.observe.model.names import spellings
 from envdoctor.report.report import Notice
 from envdoctor.revision.hub.online import Access
 from envdoctor.revision.hub.opening import open_snapshot
-from envdoctor.revision.hub.pins import PINS, Pin, PinError, compare_with_pin, read_pins
-from envdoctor.revision.hub.snapshot import Snapshot, SnapshotError
+from envdoctor.revision.hub.snapshot import PINS, Pin, PinError, Snapshot, SnapshotError, compare_with_pin, read_pins
 from envdoctor.system.message import Message, listed, said_by
 
 

@@ -20,13 +20,12 @@ from envdoctor.app.facts import Sources, collect_facts
 from envdoctor.app.reporting import unknown_model
 from envdoctor.facts.factset import FactSet
 from envdoctor.facts.values import ABSENT, Fact, Records
-from envdoctor.judge.derivations.model import needs_of
+from envdoctor.judge.derivations.model import needs_of, others_asked
 from envdoctor.judge.finding import Finding, OfferedFix
 from envdoctor.matrix.matrix import Matrix, load_matrix
 from envdoctor.remedy.candidates import Build, builds_of, no_build
 from envdoctor.remedy.commands import Remedy, before, try_remedy
 from envdoctor.remedy.installer import NoResolver, Wanted, resolve
-from envdoctor.remedy.needs import others_asked
 from envdoctor.report.closing import beyond
 from envdoctor.report.findings import again_words
 from envdoctor.report.page import Page

@@ -19,8 +19,15 @@ from envdoctor.app.reporting import Judging, unknown_model
 from envdoctor.experiments.probe import catalogue as experiments
 from envdoctor.experiments.probe.catalogue import SUITES, Outcome, Probe, choose, find_probes, outcome_of
 from envdoctor.experiments.probe.courtesy import Permission, ask, ask_local
-from envdoctor.experiments.probe.recording import RecordingError, read_recording, write_head, write_outcome
-from envdoctor.experiments.probe.released import ALL_RUN, ReleasedResults, released
+from envdoctor.experiments.probe.recording import (
+    ALL_RUN,
+    RecordingError,
+    ReleasedResults,
+    read_recording,
+    released,
+    write_head,
+    write_outcome,
+)
 from envdoctor.experiments.probe.results import Results, result_of, results_of
 from envdoctor.experiments.probe.session import Session, Wishes, in_use, run_session, session_of
 from envdoctor.facts.factset import FactSet
@@ -28,8 +35,7 @@ from envdoctor.facts.values import ABSENT, Absent, Fact, Records, Unknown, Value
 from envdoctor.judge.derivations import with_facts
 from envdoctor.judge.finding import Policy
 from envdoctor.judge.judging import Judgement
-from envdoctor.matrix.entry_statements import entries
-from envdoctor.matrix.matrix import Matrix
+from envdoctor.matrix.matrix import Matrix, entries
 from envdoctor.observe.documents.facts_file import SCHEMA, FactsFileError, facts_of_document
 from envdoctor.observe.request import Target
 from envdoctor.report.report import Notice, Report

@@ -14,20 +14,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from envdoctor.app.configuration import (
-    Configuration,
-    accepted,
-    find_configuration,
-    load_configuration,
-    read_baseline,
-    write_baseline,
-    write_whole,
-)
+from envdoctor.app import configuration as project
 from envdoctor.app.errors import UsageProblem
 from envdoctor.judge.finding import Known
 from envdoctor.matrix.matrix import load_matrix
 from envdoctor.report.page import Page, choose_lang, choose_width, decide
-from envdoctor.report.report import Report, names
+from envdoctor.report.report import FORMATS, Report
 
 #: How long something may take.
 SECONDS = (1, 3600)
@@ -298,7 +290,7 @@ report_options = Options(
     Option("--only-new", "Show only what is not in the baseline.", kind="flag"),
     Options(
         Option(
-            "--format", "How it is written", choices=tuple(names()), default="terminal", name="format_", common=True
+            "--format", "How it is written", choices=tuple(FORMATS), default="terminal", name="format_", common=True
         ),
         Option("--output", "Write a report to a file as well.", "FORMAT=FILE", multiple=True, name="outputs"),
         Option("--color", "Whether it is coloured.", choices=("auto", "always", "never"), default="auto"),
@@ -329,8 +321,10 @@ class CommandOptions:
             _put_in_place(options, word)
         self._stated = [word for row in _PLANNED.all for word in row.typed(options.get(row.keyword))]
         here = working_directory()
-        path = options["config"] or (find_configuration(here) if here and not options["no_config"] else None)
-        self.configuration = load_configuration(path) if path and not options["no_config"] else Configuration()
+        path = options["config"] or (project.find_configuration(here) if here and not options["no_config"] else None)
+        self.configuration = (
+            project.load_configuration(path) if path and not options["no_config"] else project.Configuration()
+        )
         self._put_configured(options)
 
     def _put_configured(self, options: dict[str, Any]) -> None:
@@ -443,14 +437,14 @@ class CommandRun(CommandOptions):
         self._outputs = []
         for value in options["outputs"]:
             name, _, file = value.partition("=")
-            if not file or name not in names():
-                formats = ", ".join(names())
+            if not file or name not in FORMATS:
+                formats = ", ".join(FORMATS)
                 raise UsageProblem("--output {}: FORMAT=FILE is expected, with FORMAT one of {}", value, formats)
             self._outputs.append((name, Path(file)))
         super().__init__(options)
         baseline = None
         if options["baseline"] is not None:
-            baseline = read_baseline(options["baseline"])
+            baseline = project.read_baseline(options["baseline"])
         elif options["only_new"]:
             raise UsageProblem("--only-new needs --baseline FILE, which says what is old")
         # The gate and what the project accepts: command line over environment variables over configuration.
@@ -472,7 +466,7 @@ class CommandRun(CommandOptions):
             shown = tuple(finding for finding in report.findings if finding.baseline != "unchanged" or finding.gate)
             report = report.changed(findings=shown)
         for name, path in self._outputs:
-            write_whole(path, report.written(name, lang))
+            project.write_whole(path, report.written(name, lang))
         if options["format_"] != "terminal":
             write_stdout(report.written(options["format_"], lang))
         elif verbosity > -2:
@@ -502,8 +496,8 @@ class CommandRun(CommandOptions):
 
 def _accepted(report: Report, before: tuple[Known, ...] | None, path: Path) -> Report:
     """Return the report after its findings were written as a baseline; they no longer fail this run."""
-    baseline = write_baseline(path, report, before)
+    baseline = project.write_baseline(path, report, before)
     shown = len(baseline) if before is not None else min(len(baseline), len(list(report.shown())))
     behind = f", and {len(baseline) - shown} that they stand for" if shown < len(baseline) else ""
     print(f"{path}: {shown} finding(s) accepted{behind}", file=sys.stderr)
-    return report if before is not None else accepted(report, baseline)
+    return report if before is not None else project.accepted(report, baseline)

@@ -9,18 +9,17 @@ from envdoctor.door import door
 __all__, __getattr__ = door(
     __name__,
     {
-        "entry_statements": "EntryStatement entries",
         "gpu_code": "arch_lists capability compiler_range gpu_named is_nightly is_one_of kernels other_accelerator",
         "ledger": "Ledger PACKED Released",
         "linting": "lint_documents lint_rule Schemas strange_words",
         "lookup": "Symbol Lacking Move TakenNames answer fitting_consumers fitting_providers inherited_from keepers "
         "missing modules_with name_moves part_moves went_to where",
-        "matrix": "Matrix MatrixError add_file load_matrix load_source read_matrix read_source",
+        "matrix": "EntryStatement LARGEST Matrix MatrixError TomlError add_file entries load_matrix load_source "
+        "load_toml parse_toml read_matrix read_source",
         "released_wheels": "KnownNames no_wheel transformers_types wanted_here with_wheel",
         "rule_file": "ANY DATE faults FLAG Kind one_of parse_rule rows RuleError TABLE TEXT TEXT_OR_TEXTS",
         "rules": "Condition ConditionError CONFIDENCES EFFECTS glob_fits parse_condition placeholders Rule SEVERITIES "
         "spelled with_conditions",
         "symptoms": "Log Seen seen_in",
-        "toml_files": "LARGEST load_toml parse_toml TomlError",
     },
 )

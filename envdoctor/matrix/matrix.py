@@ -1,9 +1,11 @@
-"""The matrix as one object: from the compiled files of a wheel, or from the TOML files of a checkout."""
+"""The matrix as one object: from the compiled files of a wheel, or from the TOML files of a checkout, which one
+sentence refuses if they cannot be read. And the imports that people write of installed packages (entry-statements): one
+module or name each, so that the text names what works or fails."""
 
 import json
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from functools import lru_cache
 from pathlib import Path
@@ -12,9 +14,9 @@ from typing import Any, NamedTuple
 from envdoctor.facts.registry import Registry
 from envdoctor.matrix.ledger import Ledger
 from envdoctor.matrix.rules import Rule
-from envdoctor.matrix.toml_files import TomlError, load_toml
-from envdoctor.system.files import because_of
+from envdoctor.system.files import Files, because_of
 from envdoctor.system.message import Message, MessageError, said_by
+from envdoctor.versions.pep440 import is_version, satisfies
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 _COMPILED = _PACKAGE / "_matrix"
@@ -299,3 +301,110 @@ def _load_compiled(home: Path, source: str = "bundled") -> Matrix:
 
 def _unreadable(error: Exception) -> MatrixError:
     return MatrixError("the matrix of this installation cannot be read ({}): install envdoctor again", error)
+
+
+#: The most bytes of a TOML file.
+LARGEST = 8 << 20
+#: tomllib's time grows with the square of a key's parts; no real file has so many.
+_MOST_PARTS = 200
+_TEXTS = (
+    rb"(?s)\"\"\"(?:[^\"\\]|\\.|\"(?!\"\"))*(?:\"\"\")?|'''(?:[^']|'(?!''))*(?:''')?"
+    rb"|\"(?:[^\"\\\n]|\\.)*\"?|'[^'\n]*'?|#[^\n]*"
+)
+
+
+class TomlError(MessageError, ValueError):
+    """A TOML file cannot be read: its name, and the problem (with the parser's line and column)."""
+
+    def __init__(self, name: str, problem: Message) -> None:
+        super().__init__(Message("{}: {}", name, problem))
+        self.problem = problem
+
+
+def load_toml(path: Path) -> dict[str, Any]:
+    """Parse a regular file. Raises :class:`TomlError`."""
+    try:
+        data = Files().whole(str(path), LARGEST)
+    except OSError as error:
+        raise TomlError(str(path), Message("cannot be read: {}", because_of(error))) from None
+    return parse_toml(data, str(path))
+
+
+def _dots(parts: Iterable[bytes]) -> int:
+    """Return the largest number of dots in a part."""
+    return max(part.count(b".") for part in parts)
+
+
+def parse_toml(data: bytes, name: str) -> dict[str, Any]:
+    """Parse UTF-8 bytes. Raises :class:`TomlError`."""
+    try:  # its compiled wheels are three times as fast as what Python brings
+        import tomli as tomllib
+    except ImportError:
+        import tomllib  # type: ignore[no-redef,unused-ignore]
+    if _dots(data.split(b"\n")) >= _MOST_PARTS <= _dots(re.split(rb"[^\w. \t-]", re.sub(_TEXTS, b"a", data))):
+        raise TomlError(name, Message("not TOML that can be read: a key has {} parts or more", _MOST_PARTS))
+    try:
+        document: dict[str, Any] = tomllib.loads(data.decode())
+    except UnicodeDecodeError as error:
+        raise TomlError(name, Message("not UTF-8 text (byte {})", error.start)) from None
+    except tomllib.TOMLDecodeError as error:
+        raise TomlError(name, Message("not TOML: {}", error)) from None
+    except ValueError as error:  # a number of more digits than Python reads
+        raise TomlError(name, Message("not TOML that can be read: {}", error)) from None
+    except RecursionError:
+        raise TomlError(name, Message("nested too deeply to be read")) from None
+    return document
+
+
+_Rows = Callable[[str], Sequence[Mapping[str, Any]]]
+_WORD = r"[A-Za-z_]\w*"
+_STATEMENT = re.compile(rf"(?:import|from) ({_WORD}(?:\.{_WORD})*)(?: import ({_WORD}))?\Z", re.ASCII)
+
+
+class EntryStatement(NamedTuple):
+    """``statement`` as people write it, the ``package`` whose name it takes (normalised), the ``module`` and in it the
+    ``name`` (None: the module itself). ``needs_gpu``: it fails on a machine without an accelerator.
+    ``derives``: a class of that name is compared with its base classes in other packages."""
+
+    statement: str
+    package: str
+    module: str
+    name: str | None
+    needs_gpu: bool
+    derives: bool
+
+
+def parse_statement(statement: str) -> tuple[str, str | None]:
+    """Return ``trl`` and ``SFTTrainer`` for ``from trl import SFTTrainer``, ``trl`` and None for ``import trl``.
+
+    Raises ValueError for any other form of statement.
+    """
+    match = _STATEMENT.match(statement)
+    if match is None or statement.startswith("from ") != (match[2] is not None):
+        raise ValueError(f"neither `import module` nor `from module import name`: {statement[:60]!r}")
+    return match[1], match[2]
+
+
+def entries(rows: _Rows, installed: Mapping[str, str]) -> Iterator[EntryStatement]:
+    """Yield the entries of these packages (normalised names with their versions), in the order of the table, which
+    ``rows`` gives by its name.
+
+    A package whose version is invalid by PEP 440 gets only the statements that every release has. Statements that are
+    only written together with another package are left out if that package is missing.
+    """
+    for row in rows("entry-statements"):
+        version, releases = installed.get(row["name"]), row.get("versions")
+        if version is None or not (releases is None or (is_version(version) and satisfies(version, releases))):
+            continue
+        if installed.keys() >= set(row.get("beside", ())):
+            for statement in row["statements"]:
+                names = parse_statement(statement)
+                yield EntryStatement(
+                    statement, row["name"], *names, bool(row.get("needs_gpu")), bool(row.get("derives"))
+                )
+
+
+def named(rows: _Rows, package: str, column: str) -> frozenset[str]:
+    """Return the items of a column in the rows of a package: ``choice``, statements that code takes for one purpose
+    among several; ``every_run``, methods."""
+    return frozenset(item for row in rows("entry-statements") if row["name"] == package for item in row.get(column, ()))

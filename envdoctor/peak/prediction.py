@@ -6,7 +6,17 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from envdoctor.facts.factset import FactSet
-from envdoctor.peak.changes import NO_CHANGE, STEP, Saving, combined, largest, smaller, traced_changes
+from envdoctor.peak.changes import (
+    NO_CHANGE,
+    STEP,
+    Saving,
+    Shown,
+    combined,
+    largest,
+    smaller,
+    traced_changes,
+    unstated_of,
+)
 from envdoctor.peak.closed_form import (
     GENERATING,
     GIB,
@@ -30,7 +40,6 @@ from envdoctor.peak.shipped import OnCuda
 from envdoctor.peak.sizes import has_experts, longest_of
 from envdoctor.peak.tower import IMAGES, tower_of, trained_tower, with_images
 from envdoctor.peak.tracing import Trace, TraceSource
-from envdoctor.peak.unstated import Shown, unstated_of
 from envdoctor.system.message import Message, as_message
 from envdoctor.versions.pep440 import satisfies
 

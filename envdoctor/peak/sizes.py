@@ -59,7 +59,7 @@ def attending(config: Row) -> float:
     return 1.0
 
 
-class TowerSizes(NamedTuple):
+class _TowerSizes(NamedTuple):
     """The layers of a tower for images, its hidden and inner size, and that of a patch."""
 
     depth: int
@@ -73,7 +73,7 @@ class TowerSizes(NamedTuple):
         return self.depth * (4 * self.hidden * self.hidden + 2 * self.hidden * self.inner)
 
 
-def tower_sizes(config: Row) -> TowerSizes | None:
+def tower_sizes(config: Row) -> _TowerSizes | None:
     """Return the sizes in a ``vision_config``; None where it tells none."""
     match config.get("vision_config"):
         case dict() as vision:
@@ -82,7 +82,7 @@ def tower_sizes(config: Row) -> TowerSizes | None:
                 hidden = size_of(vision, "embed_dim", vision.get("hidden_size"))
                 depth = size_of(vision, "depth", vision.get("num_hidden_layers"))
                 inner, patch = size_of(vision, "intermediate_size", 4 * hidden), size_of(vision, "patch_size", 14)
-                return TowerSizes(depth, hidden, inner, patch)
+                return _TowerSizes(depth, hidden, inner, patch)
     return None
 
 

@@ -9,16 +9,13 @@ from envdoctor.door import door
 __all__, __getattr__ = door(
     __name__,
     {
-        "answer": "Answer Asker Home Moved Suspect Way",
         "answering": "answer_to",
         "candidates": "Build Candidates builds_of no_build",
-        "checking": "check_first_fix check_fixes",
         "commands": "Before Remedy before install_commands place_of try_remedy",
-        "fixes": "with_fixes",
+        "fixes": "check_first_fix check_fixes with_fixes",
         "installer": "NoResolver Wanted resolve",
-        "needs": "asked_by_model others_asked",
         "plan": "with_plan",
-        "question": "Situation",
+        "question": "Answer Asker Home Moved Situation Suspect Way",
         "suspects": "suspects_in",
     },
 )

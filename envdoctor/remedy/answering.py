@@ -15,8 +15,7 @@ from envdoctor.matrix.ledger_taking import allows
 from envdoctor.matrix.lookup import lacks, modules_with, name_moves, provider_of, read_taken
 from envdoctor.observe.documents.tracebacks import Reading, imported_in, module_of
 from envdoctor.remedy import homes
-from envdoctor.remedy.answer import Answer, Asker, Home, Moved, RelatedRule, Way
-from envdoctor.remedy.question import Question, Situation
+from envdoctor.remedy.question import Answer, Asker, Home, Moved, Question, RelatedRule, Situation, Way
 from envdoctor.versions.releases import Releases
 from envdoctor.versions.requirement import NotARequirement, normalise, read_requirement, valid_name
 

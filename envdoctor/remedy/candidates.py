@@ -80,7 +80,7 @@ def torch_build(version: str, facts: FactSet, matrix: Matrix) -> Build:
     limit = _numbers(driver if driver is not None and dotted(driver) else current)[0]
     fitting = [cuda for cuda in map(str, row.get("cuda", [])) if _numbers(cuda)[0] <= limit]
     for cuda in sorted(fitting, key=lambda cuda: (cuda == current, _numbers(cuda)), reverse=True):
-        build = torch_build_for(version, cuda, facts, matrix)
+        build = _torch_build_for(version, cuda, facts, matrix)
         if build.forbidden is None:
             return build._replace(tag=None) if _default(row, facts) == cuda else build
         reasons.append(build.forbidden)
@@ -89,7 +89,7 @@ def torch_build(version: str, facts: FactSet, matrix: Matrix) -> Build:
     return Build(forbidden=reasons[0] if reasons else Message("torch {} has no build for CUDA {}", version, current))
 
 
-def torch_build_for(version: str, cuda: str, facts: FactSet, matrix: Matrix) -> Build:
+def _torch_build_for(version: str, cuda: str, facts: FactSet, matrix: Matrix) -> Build:
     """Return the build of torch ``version`` for CUDA ``cuda``, by its tag: the same release may be installed as another
     build, which a bare version would keep."""
     row = torch_row(version, matrix) or {}
@@ -112,7 +112,7 @@ def builds_of(version: str, facts: FactSet, matrix: Matrix) -> Iterator[Build]:
     has_index = usual is not ABSENT or facts.value("os.platform") == "windows"
     for cuda in sorted(map(str, row.get("cuda", ())), key=_numbers, reverse=True):
         if cuda != usual and has_index:
-            yield torch_build_for(version, cuda, facts, matrix)
+            yield _torch_build_for(version, cuda, facts, matrix)
 
 
 def _default(row: Mapping[str, Any], facts: FactSet) -> Value:
@@ -207,7 +207,7 @@ class Candidates(NamedTuple):
         elif fix.get("cuda"):
             # The releases nearest to the installed one with such a build, in the order of the CUDA versions.
             for version, cuda in product(self.versions(*pins[0]), fix["cuda"]):
-                build = torch_build_for(version, cuda, self.facts, self.matrix)
+                build = _torch_build_for(version, cuda, self.facts, self.matrix)
                 yield self._remedy(self._with_companions([("torch", f"=={version}")]), build)
         elif len(pins) == 1 and (tagged := re.match(_TAG, pins[0][1])):
             yield self._companion(pins[0][0], tagged[1], tagged[2])

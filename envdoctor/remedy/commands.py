@@ -15,15 +15,7 @@ from envdoctor.judge.derivations import with_facts
 from envdoctor.judge.evaluate import evaluate
 from envdoctor.judge.finding import Text
 from envdoctor.judge.judging import Problem, errors_of
-from envdoctor.matrix.ledger_taking import (
-    AskedRequirement,
-    Candidate,
-    LedgerStep,
-    PackageReleases,
-    TakingRefusal,
-    TakingSituation,
-    allows,
-)
+from envdoctor.matrix import ledger_taking as taking
 from envdoctor.matrix.matrix import Matrix
 from envdoctor.matrix.rules import Rule
 from envdoctor.system.message import Message
@@ -279,8 +271,8 @@ def _taken_instead(
         if package not in pins or name in pins or changed is None or after.get(f"pkg.{name}").source != "preset":
             continue
         for version in releases.fitting(name, False):
-            needs = releases.required(Candidate(name, (), version))
-            if all(allows(need.specifiers, changed) for need in needs if need.name == package):
+            needs = releases.required(taking.Candidate(name, (), version))
+            if all(taking.allows(need.specifiers, changed) for need in needs if need.name == package):
                 yield name, Fact(f"pkg.{name}", version, _MOVED, "preset")
                 break
 
@@ -325,9 +317,11 @@ def _refused(remedy: Remedy, now: Before) -> Message | None:
 
     lines = {fact.key[4:]: f"=={str(fact.value).partition('+')[0]}" for fact in facts.below("pkg.") if _is_pin(fact)}
     lines |= {str(line.value("package")): line.text("asks") or "" for line in facts.each("listed")} | dict(remedy.pins)
-    asked = [AskedRequirement(name, (), line, name) for name, line in lines.items() if name not in remedy.removed]
-    refusal = solve(_releases_for(facts, now.matrix, certain=True), LedgerStep(tuple(asked)), {}, ())
-    if not isinstance(refusal, TakingRefusal) or refusal.kind != "conflict":
+    asked = [
+        taking.AskedRequirement(name, (), line, name) for name, line in lines.items() if name not in remedy.removed
+    ]
+    refusal = solve(_releases_for(facts, now.matrix, certain=True), taking.LedgerStep(tuple(asked)), {}, ())
+    if not isinstance(refusal, taking.TakingRefusal) or refusal.kind != "conflict":
         return None
     return Message("no release of {} would meet all that is asked for: {}", refusal.package, refusal.asked)
 
@@ -336,12 +330,12 @@ def _is_pin(fact: Fact) -> bool:
     return isinstance(fact.value, str) and fact.source != "preset" and is_version(fact.value)
 
 
-def _releases_for(facts: FactSet, matrix: Matrix, *, certain: bool = False) -> PackageReleases:
+def _releases_for(facts: FactSet, matrix: Matrix, *, certain: bool = False) -> taking.PackageReleases:
     """Return the releases of the ledger as an installer sees them on the judged machine."""
     python, target = facts.text("python.version") or "", wheel_target(facts.value) or WheelTarget()
     day = facts.text("environment.day") or ""
-    situation = TakingSituation(marker_values(facts.value), python, target, day)
-    return PackageReleases(matrix.ledger, situation, certain=certain)
+    situation = taking.TakingSituation(marker_values(facts.value), python, target, day)
+    return taking.PackageReleases(matrix.ledger, situation, certain=certain)
 
 
 def against(remedy: Remedy, facts: FactSet) -> Message | None:

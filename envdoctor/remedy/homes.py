@@ -14,8 +14,7 @@ from envdoctor.judge.evaluate import text_of
 from envdoctor.matrix.ledger import Released
 from envdoctor.matrix.ledger_taking import allows
 from envdoctor.matrix.lookup import Move, Symbol, name_moves, part_moves
-from envdoctor.remedy.answer import Home, Moved
-from envdoctor.remedy.question import Question
+from envdoctor.remedy.question import Home, Moved, Question
 from envdoctor.versions.releases import Releases
 
 _T = TypeVar("_T", bound=tuple[Any, ...])
@@ -80,7 +79,7 @@ def usable(question: Question, home: Home) -> list[str]:
 # --- modules and names of modules -------------------------------------------------------------------------------------
 
 
-def offering(released: Released, module: str, name: str = "") -> Releases:
+def _offering(released: Released, module: str, name: str = "") -> Releases:
     """Return the releases that have a module, or in which ``from module import name`` finds the name."""
     answers = [released.offers(module, name, text) if name else released.exists(module, text) for text in released.read]
     doubt = next((answer.reason for answer in answers if isinstance(answer, Unknown)), "")
@@ -94,7 +93,7 @@ def home_of(question: Question, package: str, module: str, name: str = "") -> Ho
     label = ("name" if name else "module"), Symbol(module, name).dotted
     moves = [move for move in name_moves(question.matrix, module, name) if move.package == package]
     if released is not None:
-        having = offering(released, module, name)
+        having = _offering(released, module, name)
         versions = changed.having.read if changed is not None and changed.having is not None else ()
         if versions and (not having.yes or len(versions) > len(having.read)):
             return changed
@@ -166,7 +165,7 @@ def moved_of(question: Question, package: str, module: str, name: str = "") -> l
     targets = [] if isinstance(places, Unknown) else list(places)
     other_places = _other_modules if name else _other_homes
     homes = [place.partition(":")[::2] for place in (targets or other_places(released, module, version, name))[:2]]
-    return [Moved(Symbol(*home).dotted, released.name, offering(released, *home).specifier or "") for home in homes]
+    return [Moved(Symbol(*home).dotted, released.name, _offering(released, *home).specifier or "") for home in homes]
 
 
 def is_submodule(question: Question, package: str, module: str, name: str) -> bool:
@@ -198,7 +197,7 @@ def _other_modules(released: Released, module: str, version: str, name: str) -> 
 def _other_homes(released: Released, module: str, version: str, _: str) -> list[str]:
     """Return the module that has most names of this module's last release. For a module that was gone before the first
     release that was read, return the only module of the same last name."""
-    versions = offering(released, module).versions
+    versions = _offering(released, module).versions
     had = released.items("offers", module, versions[-1]) if versions else ()
     if isinstance(had, Unknown):
         return []
@@ -307,7 +306,7 @@ def _likeliest(question: Question, entries: Sequence[_T]) -> Sequence[_T]:
     return near or [entry for entry in entries if question.version(entry[0])] or entries
 
 
-class Called(NamedTuple):
+class _Called(NamedTuple):
     """A class, function or method of a package whose parameters the ledger knows. ``own`` are its places there, with
     the package: one of each module that it was in; ``bases`` those of the classes it inherits from."""
 
@@ -322,7 +321,7 @@ class Called(NamedTuple):
         return self.own + self.bases
 
 
-def called_of(question: Question, callee: str) -> list[Called]:
+def called_of(question: Question, callee: str) -> list[_Called]:
     """Return the callables that a message may mean by ``TrainingArguments.__init__``. Of several, prefer those that a
     package offers at its top, drop subclasses of others, and put the package that most others require first. A class
     that no package has is taken for a subclass of the one whose name ends its own (``AxolotlGRPOConfig``)."""
@@ -337,7 +336,7 @@ def called_of(question: Question, callee: str) -> list[Called]:
     likely = _at_top(question, likely) or likely
     likely = [entry for entry in likely if not any(set(entry.bases) & set(other.own) for other in likely)]
 
-    def users(called: Called) -> int:
+    def users(called: _Called) -> int:
         return sum(question.required_by(package, called.package) is not None for package in question.ledger.packages())
 
     return sorted(likely, key=users, reverse=True) if len(likely) > 1 else likely
@@ -356,22 +355,22 @@ def only_home(question: Question) -> str:
     return f"{shortest}.{owner}" if len({package for package, _ in places}) == 1 else ""
 
 
-def anybodys(question: Question, called: Called) -> bool:
+def anybodys(question: Question, called: _Called) -> bool:
     """Return whether a class has a common name (``Config``, ``Trainer``), and nothing else points to its package: then
     a missing member proves nothing."""
     is_word = re.fullmatch("[A-Z][a-z]*", called.name) is not None
     return is_word and called.package not in question.likely and not question.version(called.package)
 
 
-def _called(question: Question, name: str) -> Iterator[Called]:
+def _called(question: Question, name: str) -> Iterator[_Called]:
     for released in question.all_by_names():
         subjects = tuple(released.subjects_named("parameters", name))
         if subjects:
             bases = dict.fromkeys(base for subject in subjects for base in _bases(question, released, subject))
-            yield Called(released.name, name, tuple((released.name, subject) for subject in subjects), tuple(bases))
+            yield _Called(released.name, name, tuple((released.name, subject) for subject in subjects), tuple(bases))
 
 
-def _at_top(question: Question, classes: Iterable[Called]) -> list[Called]:
+def _at_top(question: Question, classes: Iterable[_Called]) -> list[_Called]:
     """Return the classes that can be imported from the top of their packages."""
     return [
         entry
@@ -392,7 +391,7 @@ def _bases(question: Question, released: Released, subject: str, depth: int = 0)
             yield from _bases(question, base, place, depth + 1)
 
 
-def keyword_homes(question: Question, called: Called, keyword: str, moves: Sequence[Move] = ()) -> list[Home]:
+def keyword_homes(question: Question, called: _Called, keyword: str, moves: Sequence[Move] = ()) -> list[Home]:
     """Return the releases that take the keyword: of the package itself, and of the packages of its base classes. If
     none takes it, return the package's own home. ``moves`` are the rows of the table about the keyword."""
     label, homes = ("keyword", f"{called.name}({keyword}=)"), []
@@ -421,7 +420,7 @@ def passing_homes(question: Question, method: str, passes: str, among: Collectio
                 yield read_home(question, released.name, having, label)
 
 
-def member_homes(question: Question, owner: str, member: str, owners: Iterable[Called]) -> Iterator[Home]:
+def member_homes(question: Question, owner: str, member: str, owners: Iterable[_Called]) -> Iterator[Home]:
     """Yield the releases in which a class has a method of that name, of its own or of a base class; for a class of
     settings, whose objects have their arguments, the releases that take it. Attributes that are set when an object is
     made are in no list: other releases may have it as one."""
@@ -442,7 +441,7 @@ def member_homes(question: Question, owner: str, member: str, owners: Iterable[C
             yield read_home(question, called.package, having, ("member", f"{owner}.{member}"))
 
 
-def taken_beside(question: Question, called: Iterable[Called], keyword: str) -> Iterator[Moved]:
+def taken_beside(question: Question, called: Iterable[_Called], keyword: str) -> Iterator[Moved]:
     """Yield the classes of a package that go with one by their names and take the keyword: ``GRPOTrainer`` and
     ``GRPOConfig``, ``Trainer`` and ``TrainingArguments``."""
     for entry in called:
@@ -456,7 +455,7 @@ def taken_beside(question: Question, called: Iterable[Called], keyword: str) -> 
                         yield Moved(place, entry.package, home.releases)
 
 
-def moves_of(question: Question, kind: str, called: Iterable[Called]) -> list[Move]:
+def moves_of(question: Question, kind: str, called: Iterable[_Called]) -> list[Move]:
     """Return the rows of the table about the keyword or the member that failed, for the callee or a base class; if the
     message does not say the class, the rows for any class, if they are of one package."""
     callee, old = question.failure.callee, question.failure.name

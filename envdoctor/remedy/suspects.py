@@ -13,8 +13,7 @@ from envdoctor.judge.finding import Text
 from envdoctor.matrix.matrix import Matrix
 from envdoctor.matrix.rules import SEVERITIES, Rule, placeholders
 from envdoctor.matrix.symptoms import Log, Seen, seen_in
-from envdoctor.remedy.answer import Suspect
-from envdoctor.remedy.question import Situation
+from envdoctor.remedy.question import Situation, Suspect
 
 #: What torch says of a GPU's memory when it runs out, in lower case; GiB by its units.
 _SIZE = r"(\d{1,5}(?:\.\d{1,3})?) ([gmk]ib|bytes)"

@@ -1,4 +1,4 @@
-"""Reports: one :class:`~envdoctor.report.report.Report` and its renderings, one module a format.
+"""Reports: one :class:`~envdoctor.report.report.Report` and its renderings, their formats by name.
 
 In: what a command found. Out: blocks, and from them the terminal, Markdown, HTML, JSON, SARIF, JUnit and what
 forges read. Imports ``experiments`` and what is below it.
@@ -11,7 +11,7 @@ __all__, __getattr__ = door(
     {
         "facts_text": "document",
         "page": "choose_lang choose_width decide display_width harden_stdout Page",
-        "report": "Notice Report TargetOutcome UnknownFormatError load names",
+        "report": "FORMATS Notice Report TargetOutcome UnknownFormatError load",
         "revision_section": "Cost Mended RevisionSection Side",
         "run_sections": "catalogue_text",
         "terminal_report": "render",

@@ -15,7 +15,7 @@ from envdoctor.judge.evaluate import text_of, without_values
 from envdoctor.matrix.rules import Condition, Rule, spelled
 from envdoctor.observe.documents.tracebacks import Reading
 from envdoctor.observe.request import Target
-from envdoctor.remedy.answer import Answer, Home, Suspect
+from envdoctor.remedy.question import Answer, Home, Suspect
 from envdoctor.report.blocks import Block, Commands, Content, Field, Paragraph, Section
 from envdoctor.report.header import target_fields
 from envdoctor.report.json_report import json_data

@@ -1,7 +1,5 @@
-"""The report: everything one run has to say, before any rendering; and the formats by name: ``issue-comment`` is
-``issue_comment_report.py``, so a new format is one new file."""
+"""The report: everything one run has to say, before any rendering; and the formats by name."""
 
-import os
 from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 from importlib import import_module
@@ -179,27 +177,31 @@ class Report(_Parts):
         )
 
 
-_SUFFIX = "_report.py"
-#: The format without an option.
-_USUAL = "terminal"
+#: The module and the function that write each format; the first one is the format without an option.
+FORMATS = {
+    "terminal": "terminal_report.render",
+    "concise": "terminal_report.concise",
+    "github": "forge_reports.github",
+    "gitlab": "forge_reports.gitlab",
+    "html": "html_report.render",
+    "issue-comment": "markdown_report.issue_comment",
+    "json": "json_report.render",
+    "junit": "forge_reports.junit",
+    "markdown": "markdown_report.render",
+    "sarif": "forge_reports.sarif",
+}
 
 
 class UnknownFormatError(ValueError):
     """The format is unknown; the message lists the formats."""
 
 
-def names() -> tuple[str, ...]:
-    """Return all formats in order; ``terminal`` is first."""
-    files = (name for name in os.listdir(os.path.dirname(__file__)) if name.endswith(_SUFFIX))
-    formats = {name[: -len(_SUFFIX)].replace("_", "-") for name in files}
-    return (_USUAL, *sorted(formats - {_USUAL}))
-
-
 def load(name: str) -> Callable[..., str]:
-    """Import a format's module and return its ``render``: of a report, and en or zh, the text of a file with a final
+    """Import a format's module and return its writer: of a report, and en or zh, the text of a file with a final
     newline. A format for programs may have one language; ``terminal`` is plain by itself: no colour, no wrapping.
     Raises :class:`UnknownFormatError`."""
-    if name not in names():
-        raise UnknownFormatError(f"no format {name!r}; there are {', '.join(names())}")
-    render: Callable[..., str] = import_module(f"envdoctor.report.{name.replace('-', '_')}_report").render
-    return render
+    if name not in FORMATS:
+        raise UnknownFormatError(f"no format {name!r}; there are {', '.join(FORMATS)}")
+    module, _, writer = FORMATS[name].partition(".")
+    write: Callable[..., str] = getattr(import_module(f"envdoctor.report.{module}"), writer)
+    return write

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from envdoctor.report.blocks import Lines, Part, Section, part_lines
-from envdoctor.report.closing import banners, beyond, closing, not_shown, notices, unjudged
+from envdoctor.report.closing import banners, beyond, closing, counts_line, first_line, not_shown, notices, unjudged
 from envdoctor.report.header import environment, header
 from envdoctor.report.page import Page
 from envdoctor.report.report import Report
@@ -44,6 +44,21 @@ def render(
     parts.append(Section("", notices(report, page)))
     parts += [Section("", closing(report, page, again))] if usual else []
     return plain_text(parts, page, color)
+
+
+def concise(report: Report, lang: str = "en") -> str:
+    """Return one line a finding for logs and editors, ``train.yaml:9: error[id] message``, then the counts; without a
+    place a line begins with ``-``. Why the run is incomplete stands in front."""
+    from envdoctor.report.findings import is_known
+
+    page = Page(report.registry, lang)
+    lines = first_line(report, page)
+    lines += [page.labelled(*gap) for gap in unjudged(report, page) if report.status != "complete"]
+    lines += [f"{level}: {page.sentence(text)}" for level, text in report.notices if level != "note"]
+    for case in report.shown():
+        mark = f" ({page.say('in the baseline')})" if is_known(case) else ""
+        lines.append(f"{next(iter(case.locations), '-')}: {case.severity}[{case.id}] {page.message(case)}{mark}")
+    return "\n".join([*lines, counts_line(report, page)]) + "\n"
 
 
 def plain_text(parts: Sequence[Part], page: Page, color: bool = False) -> str:

@@ -18,9 +18,9 @@ __all__, __getattr__ = door(
         "hub.online": "Access Commit HubSnapshot open_hub",
         "hub.opening": "Pair Step commits_between open_pair open_snapshot steps",
         "hub.pickle_reading": "COMPUTED_NAME Checkpoint Clock TOO_LONG described read_checkpoint",
-        "hub.pins": "PinState PINS Pin PinError compare_with_pin find_pins pin_of pins_text read_pins",
         "hub.safetensors_header": "DTYPE_BITS HeaderError LARGEST_HEADER parse_header",
-        "hub.snapshot": "FileEntry Snapshot SnapshotError Unread limited_to",
+        "hub.snapshot": "FileEntry Pin PinError PINS PinState Snapshot SnapshotError Unread compare_with_pin find_pins "
+        "limited_to pin_of pins_text read_pins",
         "hub.transport": "Transport TransportError",
         "settings.settings_files": "flatten",
         "template.chat_template": "special_tokens templates_in",

@@ -16,7 +16,7 @@ from envdoctor.revision.hub.snapshot import Snapshot, SnapshotError, Unread, lim
 from envdoctor.revision.settings import settings_files
 from envdoctor.revision.template import chat_template
 from envdoctor.revision.tokenizer import tokenizer_files
-from envdoctor.revision.weights import pickles, tensors
+from envdoctor.revision.weights import tensors
 from envdoctor.system.message import Message
 
 
@@ -34,7 +34,7 @@ COMPARERS = (
     Comparer("code", remote_code.compare, remote_code.wants),
     _settings("preprocessor"),
     Comparer("files", other_files.compare, None),
-    Comparer("files", pickles.compare, pickles.wants),
+    Comparer("files", other_files.compare_pickles, other_files.is_pickle_name),
     Comparer("licence", other_files.compare_licences, other_files.is_licence),
 )
 

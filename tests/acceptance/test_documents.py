@@ -13,7 +13,7 @@ from pinned import pinned
 from update_examples import EXAMPLE, ROOT, documents, fits, pair_of, replay
 
 from envdoctor.cli.group import cli
-from envdoctor.report import names
+from envdoctor.report import FORMATS
 
 LANGUAGES = documents()
 TEXTS = {name: (ROOT / name).read_text(encoding="utf-8") for name in LANGUAGES}
@@ -108,7 +108,7 @@ def test_every_command_is_one(name):
 
 
 def test_the_chapter_on_ci_names_every_format():
-    assert set(names()) <= spans(TEXTS["docs/ci.md"])
+    assert set(FORMATS) <= spans(TEXTS["docs/ci.md"])
 
 
 def test_the_two_commands_stand_in_the_readme_and_ci_calls_the_second():

@@ -6,7 +6,7 @@ import re
 import pytest
 
 from envdoctor.app import UsageProblem, read_baseline
-from envdoctor.report import names
+from envdoctor.report import FORMATS
 
 BROKEN = {"pkg.torch": "2.5.0+cu118", "model.repo": "THUDM/glm-4-9b-chat-hf", "recipe.batch_size": 2}
 NAN = "torch-2-5-0-glm4-batch-nan"
@@ -40,9 +40,9 @@ def test_a_run_that_accepts_says_in_every_format_what_the_next_one_says(run, fac
     facts, kept = facts_file(BROKEN), tmp_path / "base.json"
 
     def said(option):
-        outputs = [f"--output={name}={tmp_path / name}" for name in names()]
+        outputs = [f"--output={name}={tmp_path / name}" for name in FORMATS]
         done = run("check", "--facts", facts, "--no-config", option, kept, *outputs)
-        texts = {name: re.sub(r" in \d[\d.]* s", "", (tmp_path / name).read_text()) for name in names()}
+        texts = {name: re.sub(r" in \d[\d.]* s", "", (tmp_path / name).read_text()) for name in FORMATS}
         return done.code, texts
 
     code, texts = said("--write-baseline")

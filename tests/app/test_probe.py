@@ -12,9 +12,9 @@ from observing import shipped
 from envdoctor.app import JobError, Sources, UsageProblem, collect_facts, launched
 from envdoctor.app.probe import ProbeRequest, _drawn, catalogue, probe, run_probes
 from envdoctor.experiments import read_recording
-from envdoctor.experiments.probe.released import ReleasedResults
+from envdoctor.experiments.probe.recording import ReleasedResults
 from envdoctor.facts import Fact, Records, Unknown
-from envdoctor.report import Report, load, names, render
+from envdoctor.report import FORMATS, Report, load, render
 from envdoctor.system import Message
 
 PASS = 'emit({"case": "a", "judge": "exact", "equal": True})'
@@ -87,9 +87,9 @@ def test_a_failure_is_a_finding_with_its_evidence(run):
     assert "training would use another device" not in text
 
 
-def test_every_format_can_write_it(run):
+def test_every_format_can_write_it(run: Callable[..., Report]) -> None:
     report = run(one=FAIL, two="import os; os.kill(os.getpid(), 11)")
-    assert [name for name in names() if "nan-gradient" not in load(name)(report)] == []
+    assert [name for name in FORMATS if "nan-gradient" not in load(name)(report)] == []
 
 
 @pytest.mark.parametrize(("how", "code", "found"), [("kill(os.getpid(), 11)", 1, ["crash"]), ("_exit(0)", 3, [])])

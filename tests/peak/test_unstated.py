@@ -8,7 +8,7 @@ from traced_jobs import JOB, LORA, config
 
 from envdoctor.facts import Fact, FactSet, Records
 from envdoctor.peak import Shipped, model_of, predict
-from envdoctor.peak.unstated import unstated_of
+from envdoctor.peak.changes import unstated_of
 
 MATRIX = shipped()
 KNOWN = MATRIX.table("memory-frameworks")

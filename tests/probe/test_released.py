@@ -15,7 +15,7 @@ from observing import shipped
 
 from envdoctor.app import Sources, collect_facts
 from envdoctor.experiments import find_probes
-from envdoctor.experiments.probe.released import NAMES, PACKAGES, ReleasedResults, digest_of, released
+from envdoctor.experiments.probe.recording import NAMES, PACKAGES, ReleasedResults, digest_of, released
 
 VERSIONS = {"torch": "2.13.0", "transformers": "5.23.0", "accelerate": "1.15.0", "peft": "0.21.2"}
 CLEAN = {"lora": 15, "eval-mode": 5}

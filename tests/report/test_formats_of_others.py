@@ -14,7 +14,7 @@ from poisoned_reports import BAD, compared, poisoned
 
 from envdoctor.facts import Origin
 from envdoctor.judge import NotChecked, OfferedFix, Text
-from envdoctor.report import Notice, Report, load, names
+from envdoctor.report import FORMATS, Notice, Report, load
 from envdoctor.system import Message, quoted
 
 SCHEMAS = Path(__file__).resolve().parents[1] / "schemas"
@@ -178,7 +178,7 @@ def test_junit_fails_what_fails_the_run(report: Report) -> None:
 
 def test_what_is_in_the_baseline_is_no_alarm_in_any_format(report: Report) -> None:
     known = report.changed(findings=(report.findings[0]._replace(baseline="unchanged", gate=False),), exit_code=0)
-    for name in names():
+    for name in FORMATS:
         told = load(name)(known, "en")
         assert "in the baseline" in told or '"unchanged"' in told, name
     assert github(load("github")(known, "en"))[0].startswith("::notice ")

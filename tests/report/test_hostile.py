@@ -10,7 +10,7 @@ from poisoned_reports import BAD, compared, poisoned
 
 from envdoctor.facts import FactSet, Records, Registry, Unknown
 from envdoctor.observe import Target
-from envdoctor.report import Page, Report, facts_text, load, names, render
+from envdoctor.report import FORMATS, Page, Report, facts_text, load, render
 
 hostile = st.text(max_size=30).map(lambda text: BAD + text) | st.text(max_size=60)
 
@@ -68,7 +68,7 @@ def test_no_text_can_begin_a_line_of_its_own(report: Report, bad: str) -> None:
 @given(hostile, hostile)
 def test_every_other_format_holds_printable_strings_only(report: Report, bad: str, other: str) -> None:
     poison = poisoned(report, bad, lang_text=other)
-    for name in names():
+    for name in FORMATS:
         for one in (poison, compared(poison, bad)):
             assert printable(load(name)(one, "zh"))
     assert all(text.isprintable() for text in strings(json.loads(load("json")(compared(poison, bad)))))

@@ -11,7 +11,7 @@ from torch_files import state_pickle, zip_checkpoint
 
 from envdoctor.revision import COMPUTED_NAME
 
-pickles = comparer("pickles")
+pickles = comparer("compare_pickles")
 
 TENSORS: Tensors = {"model.embed_tokens.weight": ("F16", (8, 4))}
 RUNS_CODE = "runs code"

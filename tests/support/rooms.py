@@ -34,5 +34,6 @@ def computing(name: str) -> Callable[[Callable[[str], Any], Any], Any]:
 
 
 def comparer(name: str) -> Any:
-    """The comparer of an area, or that of this module."""
-    return next(one for one in COMPARERS if name in (one.area, *getattr(one.compare, "__module__", "").split(".")[-1:]))
+    """The comparer of an area, or that of this module or function."""
+    texts = ((one, getattr(one.compare, "__module__", ""), getattr(one.compare, "__name__", "")) for one in COMPARERS)
+    return next(one for one, module, function in texts if name in (one.area, module.rpartition(".")[2], function))

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from envdoctor.experiments.probe.catalogue import FIRST, UNUSABLE, Outcome, Probe
-from envdoctor.experiments.probe.released import ALL_RUN, ReleasedResults
+from envdoctor.experiments.probe.recording import ALL_RUN, ReleasedResults
 from envdoctor.experiments.probe.reproducer import script_of
 from envdoctor.experiments.probe.session import JudgedCase, Session, cases_of
 from envdoctor.experiments.probe.verdict import cause_of, failure_of, float_of, text_in, text_of
@@ -152,7 +152,7 @@ def _result(
 def _params(cases: Iterable[JudgedCase], name: str) -> tuple[str, ...]:
     """Return the values of a parameter in these cases: numbers in order, words in alphabetical order."""
     values = {value for case in cases if (value := case.param(name)) is not None}
-    return tuple(sorted(values, key=lambda text: (float(text) if is_length(text) else math.inf, text)))
+    return tuple(sorted(values, key=lambda text: (float(text) if _is_length(text) else math.inf, text)))
 
 
 def _lse(cases: Iterable[JudgedCase]) -> tuple[float, float] | None:
@@ -168,10 +168,10 @@ def _tile(cases: Sequence[JudgedCase], right: Iterable[JudgedCase]) -> str | Non
     Comparable cases have a mask and a stress of the wrong cases. One length alone shares everything with itself, and a
     key of length 1 has gradients of zero: neither counts.
     """
-    wrong = sorted({int(text) for text in _params(cases, "S") if is_length(text)})
+    wrong = sorted({int(text) for text in _params(cases, "S") if _is_length(text)})
     shared = {name: _params(cases, name) or ("",) for name in ("mask", "stress")}
     alike = [case for case in right if all((case.param(name) or "") in shared[name] for name in shared)]
-    others = {int(text) for case in alike if (text := case.param("S")) and is_length(text) and text != "1"}
+    others = {int(text) for case in alike if (text := case.param("S")) and _is_length(text) and text != "1"}
     if not wrong or not others:
         return None
     if wrong[-1] < _SHORT <= min(others):
@@ -198,7 +198,7 @@ def _family(outcome: Outcome) -> _Family:
     return outcome.job.probe, outcome.device, outcome.job.dtype, outcome.job.backend
 
 
-def is_length(text: str) -> bool:
+def _is_length(text: str) -> bool:
     """Return whether a text is a number of keys: a recording may hold other digits, or thousands of them."""
     return text.isascii() and text.isdigit() and len(text) < 10
 
@@ -412,7 +412,7 @@ def _errors_by_length(cases: Iterable[JudgedCase]) -> list[dict[str, Any]]:
     points: dict[tuple[str | int | None, ...], list[JudgedCase]] = {}
     for case in cases:
         length, observation = case.param("S") or "", case.observation
-        if case.verdict.verdict == "skip" or not is_length(length):
+        if case.verdict.verdict == "skip" or not _is_length(length):
             continue
         where = [text_of(observation, name) for name in ("probe", "device", "dtype", "backend")]
         points.setdefault((*where, int(length)), []).append(case)

@@ -37,11 +37,11 @@ class Derived(NamedTuple):
 Answer = Derived | Unknown | None
 
 
-class Derivation:
+class _Derivation:
     """A function that computes facts (``outputs``) from facts (``inputs``; ``pkg.*`` stands for any package)."""
 
     def __init__(self, function: Callable[[View, Matrix], object], outputs: str, of: str) -> None:
-        self.name = f"{function.__module__}:{function.__name__}"
+        self.name = f"{function.__module__}:{function.__name__.lstrip('_')}"
         self.inputs, self.outputs = tuple(of.split()), tuple(outputs.split())
         self._function = function
 
@@ -55,9 +55,9 @@ class Derivation:
         return cast("Mapping[str, Derived]", answer or {})
 
 
-def derives(outputs: str, *, of: str) -> Callable[[Callable[[View, Matrix], object]], Derivation]:
+def derives(outputs: str, *, of: str) -> Callable[[Callable[[View, Matrix], object]], _Derivation]:
     """Make a derivation of the function below: keys of facts, parted by blanks."""
-    return lambda function: Derivation(function, outputs, of)
+    return lambda function: _Derivation(function, outputs, of)
 
 
 def begun(items: Sequence[str], most: int = 3) -> str:
@@ -110,7 +110,7 @@ def derive(facts: FactSet, matrix: Matrix, home: str | None = None) -> None:
 
 
 @lru_cache(maxsize=1)
-def derivations() -> tuple[Derivation, ...]:
+def derivations() -> tuple[_Derivation, ...]:
     """Return the derivations, each behind those whose outputs it reads."""
     from graphlib import TopologicalSorter  # not where derived facts are kept
     from itertools import permutations
@@ -118,8 +118,8 @@ def derivations() -> tuple[Derivation, ...]:
     # pkgutil would do the same and costs 3 ms to import.
     files = sorted(name[:-3] for name in os.listdir(os.path.dirname(__file__)) if name.endswith(".py"))
     modules = [import_module(f"envdoctor.judge.derivations.{name}") for name in files if name != "__init__"]
-    nodes = [member for module in modules for member in vars(module).values() if isinstance(member, Derivation)]
-    sorter: TopologicalSorter[Derivation] = TopologicalSorter(dict.fromkeys(nodes, ()))
+    nodes = [member for module in modules for member in vars(module).values() if isinstance(member, _Derivation)]
+    sorter: TopologicalSorter[_Derivation] = TopologicalSorter(dict.fromkeys(nodes, ()))
     for source, user in permutations(nodes, 2):
         # Derivations that refine the same list may come in any order.
         if any(key in user.inputs and (key not in source.inputs or key not in user.outputs) for key in source.outputs):

@@ -11,21 +11,10 @@ from operator import and_
 from envdoctor.facts.factset import View
 from envdoctor.facts.values import ABSENT, Absent, Records, Value
 from envdoctor.judge.derivations import Answer, Derived, begun, derives
-from envdoctor.matrix.entry_statements import entries, named, parse_statement
+from envdoctor.matrix import lookup
 from envdoctor.matrix.ledger import Ledger, Released
-from envdoctor.matrix.lookup import (
-    Outdated,
-    Symbol,
-    TakenNames,
-    fitting_consumers,
-    fitting_providers,
-    inherited_from,
-    missing,
-    outdated,
-    taken,
-    where,
-)
-from envdoctor.matrix.matrix import Matrix
+from envdoctor.matrix.lookup import missing
+from envdoctor.matrix.matrix import Matrix, entries, named, parse_statement
 from envdoctor.observe.packages.link import needed, required
 from envdoctor.source.signatures import spelled
 from envdoctor.system.message import Message
@@ -47,7 +36,7 @@ _READS = (
 
 
 @derives("import_shadow", of="import_shadow link")
-def stopping_shadow(facts: View, matrix: Matrix) -> Answer:
+def _stopping_shadow(facts: View, matrix: Matrix) -> Answer:
     """Add to a module that hides an installed package the name that others take from the package and it lacks."""
     shadows = facts.records("import_shadow")
     if shadows is None:
@@ -66,7 +55,7 @@ def stopping_shadow(facts: View, matrix: Matrix) -> Answer:
 
 
 @derives("broken_link", of=_READS)
-def broken_link(facts: View, matrix: Matrix) -> Answer:
+def _broken_link(facts: View, matrix: Matrix) -> Answer:
     """Give ``broken_link``: the items of ``link``, and what the ledger knows of packages whose files were not followed
     as they are now: packages of a facts file, and packages that are being changed."""
     links, followed = facts.records("link"), {str(item["package"]) for item in facts.items("link_read")}
@@ -202,7 +191,7 @@ def _used(facts: View, matrix: Matrix, code: Iterable[Mapping[str, Value]]) -> C
     of="use beside model_use code.files code_unread dist pkg.* environment.brought recipe.stage recipe.framework "
     "recipe.trainer",
 )
-def untaken(facts: View, matrix: Matrix) -> Answer:
+def _untaken(facts: View, matrix: Matrix) -> Answer:
     """Give the statements of the table entry-statements that no known code takes: code that was read whole, or any code
     where a list only brings the package along; nor a package that such code may import."""
     code, brought = [*_code(facts), *facts.items("model_use")], facts.words("environment.brought") or ()
@@ -219,7 +208,7 @@ def untaken(facts: View, matrix: Matrix) -> Answer:
     for name in queue:  # it grows
         released = matrix.ledger.package(name)
         is_read = released is not None and released.by_names and name in stack
-        tops = {take.module.partition(".")[0] for take in taken(released, stack[name])} if is_read else set()
+        tops = {take.module.partition(".")[0] for take in lookup.taken(released, stack[name])} if is_read else set()
         for other in required(dists[name]) if name in dists else ():
             is_idle = is_read and other not in matrix.registry.first("pkg") and matrix.ledger.package(other) is not None
             if other not in reach and not (is_idle and other not in map(matrix.ledger.owner, tops)):
@@ -244,7 +233,7 @@ def _not_whole(link: Mapping[str, Value], damaged: Mapping[str, str], ledger: Le
         release = damaged.get(consumer, str(link["consumer_version"]))
         if taker.by_names and giver.by_names:
             whole = damaged.get(provider, str(link["provider_version"]))
-            fit = fitting_providers(ledger, taker, release, giver).has(whole)
+            fit = lookup.fitting_providers(ledger, taker, release, giver).has(whole)
             damaged = damaged if fit is not False else {}
     return next((name for name in (provider, consumer) if name in damaged), ABSENT)
 
@@ -292,7 +281,7 @@ def _releases_with(link: Mapping[str, Value], links: Records, ledger: Ledger, st
     both = [other for other in links if all(other[column] == link[column] for column in ("consumer", "provider"))]
     kinds = _OF_CLASSES if link["kind"] in _OF_CLASSES else _OF_IMPORTS
     parts = dict.fromkeys(_symbol_of(other) for other in both if other["kind"] in kinds)
-    having = {part: where(ledger, provider, part, stack.get) for part in (_symbol_of(link), *parts)}
+    having = {part: lookup.where(ledger, provider, part, stack.get) for part in (_symbol_of(link), *parts)}
     own = having[_symbol_of(link)]
     if not own.yes:
         return ABSENT
@@ -300,10 +289,12 @@ def _releases_with(link: Mapping[str, Value], links: Records, ledger: Ledger, st
     return provider.name + (whole if whole.yes else own).nearest(version).excluding(version)
 
 
-def _symbol_of(link: Mapping[str, Value]) -> Symbol:
+def _symbol_of(link: Mapping[str, Value]) -> lookup.Symbol:
     """Return the symbol that a link takes from the provider."""
     module = str(link["module"])
-    return Symbol.of(module, str(link["name"]).removeprefix(f"{module}."), link.get("keyword"), link.get("parameters"))
+    return lookup.Symbol.of(
+        module, str(link["name"]).removeprefix(f"{module}."), link.get("keyword"), link.get("parameters")
+    )
 
 
 def _of_ledger(
@@ -320,7 +311,7 @@ def _of_ledger(
         consumer = ledger.package(name)
         if consumer is None or not consumer.by_names:
             continue
-        gaps: dict[tuple[str, str], list[TakenNames]] = {}
+        gaps: dict[tuple[str, str], list[lookup.TakenNames]] = {}
         unread = followed if name in followed else ()
         for take, provider in missing(ledger, consumer, version, lambda package: facts.value(f"pkg.{package}"), unread):
             if (take.need and name in declaring) or (dists and facts.absent(f"pkg.{provider}")):
@@ -359,16 +350,18 @@ def _of_classes(
     """Yield the methods between releases that cannot take the calls of base classes if one was not followed: each that
     a package replaces, with all its classes that do."""
     ledger = matrix.ledger
-    methods: dict[tuple[Released, Released, str], tuple[Outdated, list[str], list[str]]] = {}
+    methods: dict[tuple[Released, Released, str], tuple[lookup.Outdated, list[str], list[str]]] = {}
     for entry in entries(matrix.rows, stack):
         package = ledger.package(entry.package) if entry.derives and entry.name is not None else None
         if package is None:
             continue
         version, dotted = stack[entry.package], f"{entry.module}.{entry.name}"
-        for other in inherited_from(ledger, package, Symbol(entry.module, str(entry.name)), version, stack.get):
+        for other in lookup.inherited_from(
+            ledger, package, lookup.Symbol(entry.module, str(entry.name)), version, stack.get
+        ):
             if not {package.name, other.name} <= followed:
                 options = {"provider": other, "its_version": stack[other.name]}
-                for method in outdated(ledger, package, version, dotted, **options) or ():
+                for method in lookup.outdated(ledger, package, version, dotted, **options) or ():
                     key = package, other, f"{method.base.replace(':', '.')}.{method.method}"
                     _, classes, statements = methods.setdefault(key, (method, [], []))
                     classes.append(dotted)
@@ -395,8 +388,8 @@ def _of_classes(
             **_going_together(
                 (package, other),
                 (release, its_release),
-                consumers & fitting_consumers(ledger, package, other, its_release),
-                providers & fitting_providers(ledger, package, release, other),
+                consumers & lookup.fitting_consumers(ledger, package, other, its_release),
+                providers & lookup.fitting_providers(ledger, package, release, other),
             ),
         }
 
@@ -406,11 +399,11 @@ def _take_calls(
 ) -> bool | None:
     """Return whether all classes of a version of the first package take the calls of a version of the second."""
     options = {"provider": packages[1], "its_version": its_version}
-    answers = [outdated(ledger, packages[0], version, name, **options) for name in classes]
+    answers = [lookup.outdated(ledger, packages[0], version, name, **options) for name in classes]
     return False if any(answers) else None if None in answers else True
 
 
-def _most(gap: tuple[tuple[str, str], list[TakenNames]]) -> tuple[bool, bool, int, str]:
+def _most(gap: tuple[tuple[str, str], list[lookup.TakenNames]]) -> tuple[bool, bool, int, str]:
     """Sort required versions first, then what stops the whole package, then what stops most."""
     (_, name), takes = gap
     return not takes[0].need, all(take.entry.startswith("from ") for take in takes), -len(takes), name
@@ -429,8 +422,8 @@ def _constraints(ledger: Ledger, link: Mapping[str, Value], lacking: Mapping[str
     others = ((ledger.package(name), version) for name, version in lacking.items())
     releases = {provider: versions[1], **{other: its for other, its in others if other is not None and other.by_names}}
     fitting = (
-        reduce(and_, (fitting_consumers(ledger, consumer, other, its) for other, its in releases.items())),
-        fitting_providers(ledger, consumer, versions[0], provider),
+        reduce(and_, (lookup.fitting_consumers(ledger, consumer, other, its) for other, its in releases.items())),
+        lookup.fitting_providers(ledger, consumer, versions[0], provider),
     )
     return _going_together((consumer, provider), versions, *fitting)
 

@@ -9,19 +9,8 @@ from typing import NamedTuple
 from envdoctor.facts.factset import View
 from envdoctor.facts.values import ABSENT, Range, Records, Unknown, Value
 from envdoctor.judge.derivations import Answer, Derived, derives
+from envdoctor.matrix import lookup
 from envdoctor.matrix.ledger import Released
-from envdoctor.matrix.lookup import (
-    Lacking,
-    Move,
-    Symbol,
-    answer,
-    inherited_from,
-    keepers,
-    name_moves,
-    part_moves,
-    went_to,
-    where,
-)
 from envdoctor.matrix.matrix import Matrix
 from envdoctor.source.signatures import spelled
 from envdoctor.system.message import Message
@@ -37,7 +26,7 @@ _MOST_PLACES = 5
 
 
 @derives("code_unread", of="code_unread python.minor")
-def unread_syntax(facts: View, matrix: Matrix) -> Answer:
+def _unread_syntax(facts: View, matrix: Matrix) -> Answer:
     """Tell whether this Python refuses the code that another one could not parse: an older one refuses it too."""
     here, unread = dotted(facts.text("python.minor") or ""), facts.records("code_unread")
 
@@ -51,7 +40,7 @@ def unread_syntax(facts: View, matrix: Matrix) -> Answer:
 
 
 @derives("broken_use", of=f"use model_use {' '.join(_OF_A_RECIPE)} model.registered model.run_by pkg.*")
-def broken_use(facts: View, matrix: Matrix) -> Answer:
+def _broken_use(facts: View, matrix: Matrix) -> Answer:
     """Give ``broken_use``: one item for each missing symbol, with all its places; the earliest reach counts.
 
     It leaves out unknown uses, of releases that the ledger does not know or of modules that make names up: the list
@@ -122,9 +111,9 @@ class _Broken(NamedTuple):
     kind: str
     label: str
     installed: str | None
-    symbol: Symbol
+    symbol: lookup.Symbol
     call: str = ""
-    move: Move | None = None
+    move: lookup.Move | None = None
 
 
 class _Judged:
@@ -133,8 +122,8 @@ class _Judged:
     def __init__(self, facts: View, matrix: Matrix) -> None:
         self._facts, self._matrix, self._ledger = facts, matrix, matrix.ledger
         self._entries: dict[tuple[str, str, str], tuple[_Broken, list[str], list[str]]] = {}
-        self._symbols: dict[tuple[str, Symbol], None] = {}
-        self._where = cache(lambda released, symbol: where(self._ledger, released, symbol, self._version))
+        self._symbols: dict[tuple[str, lookup.Symbol], None] = {}
+        self._where = cache(lambda released, symbol: lookup.where(self._ledger, released, symbol, self._version))
         self._every_run = {method for row in matrix.rows("entry-statements") for method in row.get("every_run", ())}
         modules = [str(item.get("module")) for item in facts.items("use")]
         self._beside = {str(facts.value("recipe.framework")), *(module.partition(".")[0] for module in modules)}
@@ -146,7 +135,7 @@ class _Judged:
             return
         keyword = item.get("keyword") if kind == "keyword" else None
         parameters = item.get("parameters") if kind == "override" else None
-        symbol = Symbol.of(module, item.get("name"), keyword, parameters)
+        symbol = lookup.Symbol.of(module, item.get("name"), keyword, parameters)
         moves = self._moves(symbol)
         top = module.partition(".")[0]
         owner = use.text("package") or self._owner(top) or (moves[0].package if moves else None)
@@ -154,11 +143,11 @@ class _Judged:
         broken: _Broken | None = None
         if owner is None:
             if lacks == top and kind in ("module", "name"):
-                broken = _Broken(normalise(top), "unknown-module", top, None, Symbol(top))
+                broken = _Broken(normalise(top), "unknown-module", top, None, lookup.Symbol(top))
         elif version is ABSENT:
             # Where a distribution of another name brings the module, its files are there.
             if kind in ("module", "name") and lacks in (None, top):
-                broken = _Broken(owner, "package", top, None, Symbol(top))
+                broken = _Broken(owner, "package", top, None, lookup.Symbol(top))
         elif isinstance(version, (str, Range)):
             self._symbols[owner, symbol] = None
             gap = use.text("lacks") if lacks != top else None
@@ -185,7 +174,7 @@ class _Judged:
             by in self._beside
             and not self._facts.absent(f"pkg.{by}")
             and ((version := self._version(by)) is None or lies_in(version, releases) is not False)
-            for by, releases in keepers(self._matrix, broken.package, symbol.name, symbol.keyword)
+            for by, releases in lookup.keepers(self._matrix, broken.package, symbol.name, symbol.keyword)
         )
 
     def _is_dropped(self, broken: _Broken, others: Sequence[str]) -> bool:
@@ -194,7 +183,7 @@ class _Judged:
         for module, _, name in (call.rpartition(".") for call in others):
             version = self._version(module)
             symbol = broken.symbol._replace(module=module, name=name)
-            if version is None or not isinstance(self._by_releases(module, symbol, version), Lacking):
+            if version is None or not isinstance(self._by_releases(module, symbol, version), lookup.Lacking):
                 return False
         releases = self._releases_with(broken, alone=True)
         return broken.move is not None or releases is not ABSENT or self._inherited(broken) is not None
@@ -214,7 +203,7 @@ class _Judged:
         return tuple(self._record(*entry) for entry in self._entries.values())
 
     def _broken(
-        self, owner: str, symbol: Symbol, version: str, moves: Sequence[Move], lacks: str | None
+        self, owner: str, symbol: lookup.Symbol, version: str, moves: Sequence[lookup.Move], lacks: str | None
     ) -> _Broken | None:
         """Return what a release lacks: by its installed files (``lacks``), else by the files of the releases, else by
         the table."""
@@ -229,29 +218,29 @@ class _Judged:
         label = f"{lacking.name}({symbol.keyword}=)" if lacking.kind == "keyword" else lacking.name
         if lacking.kind in ("module", "name"):
             module, _, name = lacking.name.rpartition(".")
-            symbol = Symbol(lacking.name) if lacking.kind == "module" else Symbol(module, name)
+            symbol = lookup.Symbol(lacking.name) if lacking.kind == "module" else lookup.Symbol(module, name)
         return _Broken(owner, lacking.kind, label, version, symbol, lacking.call, move)
 
-    def _by_releases(self, owner: str, symbol: Symbol, version: str) -> Lacking | Unknown | None:
+    def _by_releases(self, owner: str, symbol: lookup.Symbol, version: str) -> lookup.Lacking | Unknown | None:
         """Return what a release lacks. A release behind all that were read lacks what was there once and went."""
         released = self._ledger.package(owner)
         if released is None or not released.by_names:
             return Unknown(Message("the ledger has no names of this package"))
-        lacking = answer(self._ledger, released, symbol, version, self._version)
+        lacking = lookup.answer(self._ledger, released, symbol, version, self._version)
         releases = self._where(released, symbol) if isinstance(lacking, Unknown) else None
         if releases is not None and releases.yes and releases.place_of(version) == len(releases.read):
-            before = answer(self._ledger, released, symbol, releases.read[-1], self._version)
-            return before if isinstance(before, Lacking) else lacking
+            before = lookup.answer(self._ledger, released, symbol, releases.read[-1], self._version)
+            return before if isinstance(before, lookup.Lacking) else lacking
         return lacking
 
-    def _moves(self, symbol: Symbol) -> list[Move]:
+    def _moves(self, symbol: lookup.Symbol) -> list[lookup.Move]:
         """Return the rows of the table moved-names about a symbol."""
         if symbol.keyword:
             names = symbol.name, symbol.name.rpartition(".")[2]
-            return list(part_moves(self._matrix, "keyword", names, symbol.keyword))
+            return list(lookup.part_moves(self._matrix, "keyword", names, symbol.keyword))
         if symbol.parameters is not None:
             return []
-        return list(name_moves(self._matrix, symbol.module, symbol.name.partition(".")[0]))
+        return list(lookup.name_moves(self._matrix, symbol.module, symbol.name.partition(".")[0]))
 
     def _record(self, broken: _Broken, places: list[str], reaches: list[str]) -> Mapping[str, Value]:
         package, installed, has = broken.package, broken.installed, self._releases_with(broken, alone=True)
@@ -285,9 +274,9 @@ class _Judged:
         if released is None or broken.installed is None or not released.by_names:
             return None
         user = released, broken.installed
-        for base in inherited_from(self._ledger, released, broken.symbol, broken.installed, self._version):
+        for base in lookup.inherited_from(self._ledger, released, broken.symbol, broken.installed, self._version):
             version = str(self._version(base.name))
-            releases = where(self._ledger, base, broken.symbol, self._version, user).nearest(version)
+            releases = lookup.where(self._ledger, base, broken.symbol, self._version, user).nearest(version)
             if releases.yes:
                 return base.name, version, releases.excluding(version)
         return None
@@ -307,7 +296,7 @@ class _Judged:
                 return releases.excluding(broken.installed)
         return broken.move.releases if broken.move is not None and "|" not in broken.move.releases else ABSENT
 
-    def _releases_for_all(self, released: Released, symbol: Symbol, installed: str) -> Releases:
+    def _releases_for_all(self, released: Released, symbol: lookup.Symbol, installed: str) -> Releases:
         """Return the nearest releases of a package that have the symbol, and all else that the code uses of it. A
         symbol that no release has does not count: a base class of another package may bring it."""
         symbols = [gap.symbol for gap, _, _ in self._entries.values() if gap.package == released.name and gap.installed]
@@ -325,29 +314,29 @@ class _Judged:
             owner = move.package if move.into or not move.new else broken.package
             version = self._version(owner)
             is_new = not move.new_releases or version is None or lies_in(version, move.new_releases) is not False
-            place = Symbol(move.package, move.into, move.new if move.new and is_new else symbol.keyword)
+            place = lookup.Symbol(move.package, move.into, move.new if move.new and is_new else symbol.keyword)
             if move.new and not move.into:
-                place = Symbol(symbol.module, symbol.name, move.new)
+                place = lookup.Symbol(symbol.module, symbol.name, move.new)
             home = move.write[lang] if move.into and move.write else move.called(broken.kind) or move.write[lang]
             if broken.kind != "keyword" or version is None or not (move.into or move.new.isidentifier()):
                 return home
             if not (is_new or move.into):
                 return ABSENT
-            return ABSENT if isinstance(self._by_releases(owner, place, version), Lacking) else home
+            return ABSENT if isinstance(self._by_releases(owner, place, version), lookup.Lacking) else home
         released = self._ledger.package(broken.package)
         if released is None or broken.installed is None or broken.kind not in ("module", "name"):
             return ABSENT
-        return went_to(released, broken.label, broken.installed) or ABSENT
+        return lookup.went_to(released, broken.label, broken.installed) or ABSENT
 
     def _version(self, package: str) -> str | None:
         return self._facts.text(f"pkg.{package}")
 
 
-def _lacking(symbol: Symbol, lacks: str) -> Lacking:
+def _lacking(symbol: lookup.Symbol, lacks: str) -> lookup.Lacking:
     """Return the gap of the installed files, in the form of the ledger's answer."""
     if symbol.keyword and lacks == symbol.keyword:
-        return Lacking("keyword", symbol.dotted)
+        return lookup.Lacking("keyword", symbol.dotted)
     if symbol.parameters is not None and not lacks.startswith(symbol.module.partition(".")[0]):
-        return Lacking("override", symbol.dotted, lacks)
+        return lookup.Lacking("override", symbol.dotted, lacks)
     is_module = symbol.module == lacks or symbol.module.startswith(f"{lacks}.")
-    return Lacking("module" if is_module else "name", lacks)
+    return lookup.Lacking("module" if is_module else "name", lacks)

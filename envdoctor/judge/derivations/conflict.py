@@ -25,7 +25,7 @@ _MOST_LINES = 50_000
 
 
 @derives("conflict", of="dist pkg.* python.minor python.version python.implementation os.platform os.arch os.kernel")
-def conflict(facts: View, matrix: Matrix) -> Answer:
+def _conflict(facts: View, matrix: Matrix) -> Answer:
     """Give ``conflict``: what ``uv pip check`` calls missing, incompatible, or of another Python, by cause.
 
     It compares the versions in the metadata, as installers do. Of a package that is installed twice in one folder it

@@ -26,7 +26,7 @@ _FUSED["lion"] = "fused_lion"
     "build.needed",
     of="pkg.deepspeed recipe.framework recipe.zero_stage recipe.optimizer recipe.offload_optimizer build.compiled",
 )
-def build_needed(facts: View, matrix: Matrix) -> Answer:
+def _build_needed(facts: View, matrix: Matrix) -> Answer:
     """List which of DeepSpeed's ops the recipe uses and this machine would compile at their first use.
 
     An offloaded optimizer becomes DeepSpeedCPUAdam (or Adagrad, Lion); accelerate replaces torch's optimizers alike.
@@ -52,7 +52,7 @@ def build_needed(facts: View, matrix: Matrix) -> Answer:
 
 
 @derives("cuda.toolkit_fits", of="cuda.toolkit torch.cuda")
-def toolkit_fits(facts: View, matrix: Matrix) -> Answer:
+def _toolkit_fits(facts: View, matrix: Matrix) -> Answer:
     """Compare nvcc with torch's CUDA: of the same, of another minor or of another major release."""
     toolkit, cuda = facts.text("cuda.toolkit"), facts.text("torch.cuda")
     if toolkit is None:
@@ -67,7 +67,7 @@ def toolkit_fits(facts: View, matrix: Matrix) -> Answer:
 
 
 @derives("build.gcc_min", of="pkg.torch")
-def gcc_min(facts: View, matrix: Matrix) -> Answer:
+def _gcc_min(facts: View, matrix: Matrix) -> Answer:
     """Give the oldest gcc that has the C++ standard of torch's headers, by the table cxx-standards; a pre-release may
     be from before a change of its release."""
     torch = facts.text("pkg.torch")
@@ -82,7 +82,7 @@ def gcc_min(facts: View, matrix: Matrix) -> Answer:
 
 
 @derives("build.gcc_max", of="cuda.toolkit")
-def gcc_max(facts: View, matrix: Matrix) -> Answer:
+def _gcc_max(facts: View, matrix: Matrix) -> Answer:
     """Give the newest gcc that this nvcc takes."""
     toolkit = facts.text("cuda.toolkit")
     if toolkit is None:
@@ -94,7 +94,7 @@ def gcc_max(facts: View, matrix: Matrix) -> Answer:
 
 
 @derives("build.gcc_fits", of="build.gcc build.gcc_max build.gcc_min cuda.toolkit")
-def gcc_fits(facts: View, matrix: Matrix) -> Answer:
+def _gcc_fits(facts: View, matrix: Matrix) -> Answer:
     """Compare gcc with both bounds: ``too-old`` and ``too-new`` each need one known bound; ``yes`` needs both, or the
     absence of nvcc."""
     gcc = facts.text("build.gcc")
@@ -122,7 +122,7 @@ def gcc_fits(facts: View, matrix: Matrix) -> Answer:
     "extension",
     of=f"extension os.libstdcxx pkg.* python.version torch.cuda {' '.join(TARGET_KEYS)}",
 )
-def extension_fits(facts: View, matrix: Matrix) -> Answer:
+def _extension_fits(facts: View, matrix: Matrix) -> Answer:
     """Give ``extension`` with its columns ``…_ok``; a given cell stands where it cannot be computed."""
     observed = facts.records("extension")
     files = Records((), Message("compiled files were not looked at")) if observed is None else observed

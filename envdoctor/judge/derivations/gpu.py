@@ -5,15 +5,7 @@ from functools import cache
 from envdoctor.facts.factset import View
 from envdoctor.facts.values import ABSENT, Range, Records, Unknown, Value
 from envdoctor.judge.derivations import Answer, Derived, derives
-from envdoctor.matrix.gpu_code import (
-    arch_lists,
-    capability,
-    compiler_range,
-    gpu_named,
-    is_nightly,
-    is_one_of,
-    kernels,
-)
+from envdoctor.matrix import gpu_code
 from envdoctor.matrix.matrix import Matrix
 from envdoctor.system.message import Message
 from envdoctor.versions.pep440 import dotted
@@ -26,7 +18,7 @@ _Answer = tuple[Value, Value]
 
 
 @derives("gpu.count", of="gpu")
-def gpu_count(facts: View, matrix: Matrix) -> Answer:
+def _gpu_count(facts: View, matrix: Matrix) -> Answer:
     """Count the GPUs when the list is complete."""
     if facts.absent("gpu"):
         return Derived(0, Message("there is no GPU"))
@@ -35,7 +27,7 @@ def gpu_count(facts: View, matrix: Matrix) -> Answer:
 
 
 @derives("gpu", of="gpu pkg.torch torch.cuda torch.arch_list os.platform os.arch")
-def gpu_kernels(facts: View, matrix: Matrix) -> Answer:
+def _gpu_kernels(facts: View, matrix: Matrix) -> Answer:
     """Give ``cc`` by name, and ``kernels``, ``gap``, ``taken_gib``; a given cell stands where it cannot be computed.
     Give ``memory_gib`` by the advertised size, where nothing better is known. A driver keeps some of it to itself, up
     to a tenth. A product that is sold in several sizes has a range of them."""
@@ -47,7 +39,7 @@ def gpu_kernels(facts: View, matrix: Matrix) -> Answer:
     for gpu in gpus:
         item = dict(gpu)
         view = View.of(item)
-        cc, entry = item.get("cc", _NOT_KNOWN), gpu_named(view.text("name") or "", matrix)
+        cc, entry = item.get("cc", _NOT_KNOWN), gpu_code.gpu_named(view.text("name") or "", matrix)
         if entry is not None and view.unknown("memory_gib"):
             sizes = (entry.memory,) if entry.memory is not None else tuple(entry.row.get("memory_gb", ()))
             if sizes:
@@ -87,7 +79,7 @@ def _kernels(cc: str, facts: View, matrix: Matrix) -> _Answer:
     platform, machine = facts.text("os.platform"), facts.text("os.arch")
 
     def of_builds(release: str | None) -> set[_Answer]:
-        rows = arch_lists(release, cuda, platform, machine, matrix)
+        rows = gpu_code.arch_lists(release, cuda, platform, machine, matrix)
         return {_of_list(cc, tuple(row["archs"]), cuda, matrix) for row in rows}
 
     answers = of_builds(torch)
@@ -98,17 +90,17 @@ def _kernels(cc: str, facts: View, matrix: Matrix) -> _Answer:
     # The compiler of this CUDA may have no code for the GPU, whoever built torch. PTX is for later GPUs only, so
     # it can save no older one. It could save a newer one: that is told of a nightly build only, when no release with
     # this CUDA version runs there.
-    device, (oldest, newest) = capability(cc), compiler_range(cuda, matrix)
+    device, (oldest, newest) = gpu_code.capability(cc), gpu_code.compiler_range(cuda, matrix)
     if device is not None and oldest is not None and device < oldest:
         return "none", "older"
     is_newer = device is not None and newest is not None and device[0] > newest[0]
-    if is_newer and is_nightly(torch) and of_builds(None) == {("none", "newer")}:
+    if is_newer and gpu_code.is_nightly(torch) and of_builds(None) == {("none", "newer")}:
         return "none", "newer"
     return _neither(Message("no table has the build of torch for CUDA {}", cuda))
 
 
 def _of_list(cc: str, archs: tuple[str, ...], cuda: str | None, matrix: Matrix) -> _Answer:
-    kind, device = kernels(cc, archs, cuda, matrix), capability(cc)
+    kind, device = gpu_code.kernels(cc, archs, cuda, matrix), gpu_code.capability(cc)
     if kind is None:
         return _neither(Message("the architectures {} are not understood", ", ".join(archs)[:100]))
     if kind != "none":
@@ -121,7 +113,7 @@ def _of_list(cc: str, archs: tuple[str, ...], cuda: str | None, matrix: Matrix) 
 
 
 @derives("driver.mismatch", of="driver.version driver.max_cuda driver.library os.wsl")
-def driver_mismatch(facts: View, matrix: Matrix) -> Answer:
+def _driver_mismatch(facts: View, matrix: Matrix) -> Answer:
     """Tell whether the driver's library and its kernel module are of two versions."""
     library, driver = facts.text("driver.library"), facts.text("driver.version")
     if library is not None and driver is not None:
@@ -136,7 +128,7 @@ def driver_mismatch(facts: View, matrix: Matrix) -> Answer:
     "driver.fits",
     of="driver.version driver.max_cuda driver.compat env.LD_LIBRARY_PATH torch.cuda gpu os.platform os.wsl",
 )
-def driver_fits(facts: View, matrix: Matrix) -> Answer:
+def _driver_fits(facts: View, matrix: Matrix) -> Answer:
     """Tell how the driver runs the CUDA of torch."""
     if facts.absent("torch.cuda"):
         return Derived(ABSENT, Message("torch is no CUDA build"))
@@ -204,10 +196,10 @@ def _by_version(cuda: str, driver: str, system: str, matrix: Matrix) -> Value:
 
 
 def _may_use_compat(name: str, matrix: Matrix) -> bool | None:
-    entry = gpu_named(name, matrix)
+    entry = gpu_code.gpu_named(name, matrix)
     kind = entry.row["kind"] if entry is not None else ""
     for answer, part in ((False, "refused"), (True, "allowed")):
         chosen = matrix.part("cuda-drivers", "forward").get(part, {})
-        if kind in chosen.get("kinds", ()) or is_one_of(name, chosen.get("names", ())):
+        if kind in chosen.get("kinds", ()) or gpu_code.is_one_of(name, chosen.get("names", ())):
             return answer
     return None

@@ -1,11 +1,12 @@
-"""The model: its name and family, who runs it and knows it, and the attention and quantisation that follow."""
+"""The model: its name and family, who runs it and knows it, and the attention and quantisation that follow.
+And the requirements of a run beside those of its packages: the rows of the table ``run-needs`` that hold for it."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import product
 from typing import Any
 
-from envdoctor.facts.factset import View
+from envdoctor.facts.factset import FactSet, View
 from envdoctor.facts.registry import parse_value
 from envdoctor.facts.values import ABSENT, NOT_GIVEN, Range, Records, Unknown, Value, spell
 from envdoctor.judge.derivations import Answer, Derived, derives
@@ -30,7 +31,7 @@ _TORCH = ">=2.1.1"
 
 
 @derives("model.name", of="model.repo model.path model.type model.family")
-def model_name(facts: View, matrix: Matrix) -> Answer:
+def _model_name(facts: View, matrix: Matrix) -> Answer:
     """Say what to call the model: its repository or its folder's name, else its type or its family."""
     for key in ("model.repo", "model.path", "model.type", "model.family"):
         if (name := facts.text(key)) is not None:
@@ -40,7 +41,7 @@ def model_name(facts: View, matrix: Matrix) -> Answer:
 
 
 @derives("model.run_by", of="recipe.framework")
-def model_run_by(facts: View, matrix: Matrix) -> Answer:
+def _model_run_by(facts: View, matrix: Matrix) -> Answer:
     """Tell whose code runs the model: transformers', a serving engine's, or a trainer's with its own models."""
     framework = facts.text("recipe.framework")
     if framework is None:
@@ -51,7 +52,7 @@ def model_run_by(facts: View, matrix: Matrix) -> Answer:
 
 
 @derives("recipe.trainer", of="recipe.framework")
-def recipe_trainer(facts: View, matrix: Matrix) -> Answer:
+def _recipe_trainer(facts: View, matrix: Matrix) -> Answer:
     """Tell whose trainer the framework makes: trl's, a loop of its own, or one that is or extends transformers'."""
     framework = facts.text("recipe.framework")
     rows = matrix.rows("memory-frameworks", "framework") if framework is not None else ()
@@ -60,7 +61,7 @@ def recipe_trainer(facts: View, matrix: Matrix) -> Answer:
 
 
 @derives("environment.serves", of="recipe.framework refused pkg.*")
-def serves(facts: View, matrix: Matrix) -> Answer:
+def _serves(facts: View, matrix: Matrix) -> Answer:
     """Tell which serving engine is run: the recipe's, or in a list the only package that runs models."""
     rows = matrix.rows("framework-models", "framework")
     engines = [row["name"] for row in rows if row["model_code"] == "engine"]
@@ -73,7 +74,7 @@ def serves(facts: View, matrix: Matrix) -> Answer:
 
 
 @derives("recipe.quantization", of="recipe.method recipe.framework model.quantization")
-def quantization(facts: View, matrix: Matrix) -> Answer:
+def _quantization(facts: View, matrix: Matrix) -> Answer:
     """Give the quantisation of QLoRA, which is 4 bit of bitsandbytes; torchtune quantises with torchao."""
     other = facts.value("recipe.framework") == "torchtune" or facts.text("model.quantization") is not None
     if facts.value("recipe.method") != "qlora" or other:
@@ -82,7 +83,7 @@ def quantization(facts: View, matrix: Matrix) -> Answer:
 
 
 @derives("model.registered_since model.registered", of="model.type pkg.transformers")
-def model_registered(facts: View, matrix: Matrix) -> Mapping[str, Derived]:
+def _model_registered(facts: View, matrix: Matrix) -> Mapping[str, Derived]:
     """Find from which release on transformers has a class for the model's type, and whether the installed release has
     it, where its files do not tell; nothing about a type that the table does not list."""
     kind, installed = facts.text("model.type"), facts.text("pkg.transformers")
@@ -103,7 +104,7 @@ def model_registered(facts: View, matrix: Matrix) -> Mapping[str, Derived]:
 @derives(
     "model.known_to_framework", of="recipe.framework model.family pkg.vllm pkg.sglang pkg.llamafactory pkg.unsloth"
 )
-def framework_model(facts: View, matrix: Matrix) -> Answer:
+def _framework_model(facts: View, matrix: Matrix) -> Answer:
     """Tell whether the serving engine or the trainer of the recipe has something of its own for the model's family;
     nothing where the framework, its release or the family is not known."""
     framework, family = facts.text("recipe.framework"), facts.text("model.family")
@@ -119,18 +120,18 @@ def framework_model(facts: View, matrix: Matrix) -> Answer:
     of="model.family model.repo model.run_by model.type model.remote_code model.quantization gpu environment.serves "
     "pkg.*",
 )
-def model_need(facts: View, matrix: Matrix) -> Answer:
+def _model_need(facts: View, matrix: Matrix) -> Answer:
     """List the packages whose releases the model's makers, or its code, ask for, by the table run-needs, and the engine
     that serves it, which must know the model's family."""
     if all(facts.unknown(f"model.{name}") for name in ("family", "repo", "type")):
         return None
     items: list[dict[str, Value]] = []
-    engine, rows = facts.text("environment.serves"), needs_of_model(facts, matrix)
+    engine, rows = facts.text("environment.serves"), _needs_of_model(facts, matrix)
     lines = [(line, row["source"], False) for row in rows for line in row["asks"] if "[" not in line]
     if engine is not None:
-        lines += [(*line, True) for line in asked_of_frameworks(facts, matrix, [engine])]
+        lines += [(*line, True) for line in _asked_of_frameworks(facts, matrix, [engine])]
     for line, source, is_engine in lines:
-        need, met = read_requirement(line), fits_requirement(line, facts)
+        need, met = read_requirement(line), _fits_requirement(line, facts)
         if need.specifiers:
             version = facts.value(f"pkg.{need.name}")
             verdict = Unknown(Message("not known here")) if met is None else met
@@ -139,10 +140,10 @@ def model_need(facts: View, matrix: Matrix) -> Answer:
     return Derived(Records(tuple(items)), Message("table run-needs"))
 
 
-def asked_of_frameworks(facts: View, matrix: Matrix, names: Sequence[str]) -> Iterator[tuple[str, str]]:
+def _asked_of_frameworks(facts: View, matrix: Matrix, names: Sequence[str]) -> Iterator[tuple[str, str]]:
     """Yield what the model asks of these engines and trainers, and the source: as stated of it, else of its family."""
     packages = set()
-    for need in needs_of_model(facts, matrix):
+    for need in _needs_of_model(facts, matrix):
         for line in need.get("others", ()):
             if (package := read_requirement(line).name) in names:
                 packages.add(package)
@@ -162,7 +163,7 @@ def needs_of(facts: View, matrix: Matrix) -> Iterator[Mapping[str, Any]]:
             yield row
 
 
-def needs_of_model(facts: View, matrix: Matrix) -> list[Mapping[str, Any]]:
+def _needs_of_model(facts: View, matrix: Matrix) -> list[Mapping[str, Any]]:
     """Return the rows of run-needs about the model itself; a trainer with its own models needs nothing that
     transformers' code does."""
     of_model = (row for row in needs_of(facts, matrix) if any(key.startswith("model.") for key in row.get("when", {})))
@@ -170,7 +171,7 @@ def needs_of_model(facts: View, matrix: Matrix) -> list[Mapping[str, Any]]:
     return [{**row, **own} for row in of_model]
 
 
-def fits_requirement(line: str, facts: View) -> bool | None:
+def _fits_requirement(line: str, facts: View) -> bool | None:
     """Return whether the installed release, or its base release, meets a requirement; None when not known."""
     requirement = read_requirement(line)
     if facts.unknown(f"pkg.{requirement.name}"):
@@ -181,7 +182,7 @@ def fits_requirement(line: str, facts: View) -> bool | None:
 
 
 @derives("model.layers recipe.fsdp_not_in_model", of="model.type model.remote_code recipe.fsdp_wrap")
-def layers(facts: View, matrix: Matrix) -> Mapping[str, Derived]:
+def _layers(facts: View, matrix: Matrix) -> Mapping[str, Derived]:
     """Give the classes of the model's layers by its type, and the classes that FSDP is to wrap and only other models
     have; nothing for a type or a class that the table does not list."""
     by_class = {row["key"]: row["types"] for row in matrix.rows("decoder-layers")}
@@ -198,7 +199,7 @@ def layers(facts: View, matrix: Matrix) -> Mapping[str, Derived]:
 
 
 @derives("revision.installed_fits", of="revision.transformers_new pkg.transformers")
-def transformers_fits(facts: View, matrix: Matrix) -> Answer:
+def _transformers_fits(facts: View, matrix: Matrix) -> Answer:
     """Tell whether the installed transformers lies in the window of the new revision; a release that the ledger does
     not cover is outside of a bound or not known."""
     window, installed = facts.text("revision.transformers_new"), facts.text("pkg.transformers")
@@ -322,7 +323,7 @@ def _family(
     of=f"recipe.attn {' '.join(_SEEN)} recipe.packing recipe.dialect pkg.openrlhf model.type model.family "
     "model.remote_code model.run_by pkg.transformers pkg.torch",
 )
-def default_attention(facts: View, matrix: Matrix) -> Answer:
+def _default_attention(facts: View, matrix: Matrix) -> Answer:
     """Give the attention where none is asked for: what the framework passes on, else sdpa or eager by the table
     default-attention; for an unknown model sdpa, which nearly all take.
 
@@ -418,3 +419,61 @@ def _attention_of(kind: str, release: tuple[int, ...], matrix: Matrix) -> str | 
         if spans is not None and contains(parse_ranges(spans), release):
             return attention
     return "eager"
+
+
+def others_asked(row: Mapping[str, Any], facts: FactSet) -> Iterator[str]:
+    """Return the requirements of a row for serving engines and trainers that are installed or the recipe's."""
+    return (line for line in row.get("others", ()) if _is_used(read_requirement(line).name, facts))
+
+
+def _model_needs(facts: FactSet, matrix: Matrix) -> list[str]:
+    """Return the requirements of the model itself, one line a package."""
+    since = facts.text("model.registered_since")
+    if facts.unknown("model.registered_since"):  # the first release for the family, if it is the same for all its types
+        from envdoctor.matrix.released_wheels import transformers_types
+
+        types, family = transformers_types(matrix), facts.value("model.family")
+        kinds = next((row["types"] for row in matrix.rows("families", "family") if row["id"] == family), ())
+        firsts = {types.since(kind) for kind in kinds}
+        since = firsts.pop() if len(firsts) == 1 and not types.is_never(next(iter(kinds))) else None
+    rows = _needs_of_model(facts, matrix)
+    lines = [line for row in rows for line in row["asks"] if "[" not in line]
+    is_theirs = facts.value("model.run_by") != "trainer"
+    if since is not None and is_theirs and not any(read_requirement(line).name == "transformers" for line in lines):
+        lines.insert(0, f"transformers>={since}")
+    used = [row["name"] for row in matrix.rows("framework-models", "framework") if _is_used(row["name"], facts)]
+    lines += [line for line, _ in _asked_of_frameworks(facts, matrix, used)]
+    bounds: dict[str, list[str]] = {}
+    for need in map(read_requirement, lines):
+        bounds.setdefault(need.name, []).extend([need.specifiers] if need.specifiers else [])
+    return [package + ",".join(texts) for package, texts in bounds.items()]
+
+
+def lost_by_model(now: FactSet, after: FactSet, matrix: Matrix) -> Message | None:
+    """Return a sentence with the package that a change would move out of the model's requirements; None without one."""
+    for line in _model_needs(now, matrix):
+        if _fits_requirement(line, after) is False is not _fits_requirement(line, now):
+            text = "it would break a requirement: {} asks for another {}"
+            return Message(text, now.value("model.name"), read_requirement(line).name)
+    return None
+
+
+def asked_by_model(facts: FactSet, matrix: Matrix) -> Message | None:
+    """Return a sentence with the model's requirements and whether the environment meets them; None if unknown."""
+    needs = _model_needs(facts, matrix)
+    if not needs:
+        return None
+    there = {line: _fits_requirement(line, facts) for line in needs}
+    missing, unknown = ([line for line in needs if there[line] is state] for state in (False, None))
+    texts = {
+        (True, True): "{} asks for {}; not here: {}; not known here: {}",
+        (True, False): "{} asks for {}; not here: {}",
+        (False, True): "{} asks for {}; not known here: {}",
+        (False, False): "{} asks for {}; all of it is here",
+    }
+    lists = [", ".join(lines) for lines in (needs, missing, unknown) if lines]
+    return Message(texts[bool(missing), bool(unknown)], facts.value("model.name"), *lists)
+
+
+def _is_used(framework: str, facts: FactSet) -> bool:
+    return facts.text(f"pkg.{framework}") is not None or facts.value("recipe.framework") == framework

@@ -1,16 +1,20 @@
-"""Python and the installed packages: which Python they are for, which releases have no wheel, were withdrawn, …"""
+"""Python and the installed packages: which Python they are for, which releases have no wheel, were withdrawn, …; and
+what the matrix does not know: releases newer than it or never read by it, Pythons, drivers, GPUs, model types."""
 
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from envdoctor.facts.factset import InstalledSet, View
-from envdoctor.facts.values import ABSENT, Records, Unknown, Value
+from envdoctor.facts.values import ABSENT, Records, Unknown, Unlisted, Value
 from envdoctor.judge.derivations import Answer, Derived, derives
+from envdoctor.matrix.gpu_code import gpu_named
 from envdoctor.matrix.matrix import Matrix
-from envdoctor.matrix.released_wheels import no_wheel, tagged_any, wanted_here, with_wheel
+from envdoctor.matrix.released_wheels import no_wheel, tagged_any, transformers_types, wanted_here, with_wheel
+from envdoctor.observe.packages.link import required
 from envdoctor.system.message import Message
-from envdoctor.versions.pep440 import NotASpecifier, base_release, dotted, satisfies
+from envdoctor.versions.pep440 import NotASpecifier, base_release, dotted, order, satisfies
+from envdoctor.versions.requirement import is_own_build
 from envdoctor.versions.wheel_tags import TARGET_KEYS, wheel_target
 
 _TARGET = " ".join(TARGET_KEYS)
@@ -21,7 +25,7 @@ _ON_DISK = ("dist-info", "egg-info", "conda")
 
 
 @derives("python.minor", of="python.version")
-def python_minor(facts: View, matrix: Matrix) -> Answer:
+def _python_minor(facts: View, matrix: Matrix) -> Answer:
     """Give what packages are compiled for, of the full version where it was not read from a folder's name."""
     release = base_release(facts.text("python.version") or "")
     if release is None or "." not in release:
@@ -30,7 +34,7 @@ def python_minor(facts: View, matrix: Matrix) -> Answer:
 
 
 @derives("environment.packages_python_ok", of="environment.packages_python python.version python.implementation")
-def packages_python(facts: View, matrix: Matrix) -> Answer:
+def _packages_python(facts: View, matrix: Matrix) -> Answer:
     """Tell whether the compiled packages are for this Python; true when none is for one Python only."""
     key = "environment.packages_python"
     packages, version = facts.value(key), facts.value("python.version")
@@ -45,7 +49,7 @@ def packages_python(facts: View, matrix: Matrix) -> Answer:
 
 
 @derives("environment.installer", of="dist")
-def installer(facts: View, matrix: Matrix) -> Answer:
+def _installer(facts: View, matrix: Matrix) -> Answer:
     """Find for which installer commands are written (conda, uv, pip): the INSTALLER that most distributions name."""
     names = [name for dist in facts.each("dist") if (name := dist.text("installer"))]
     if not names:
@@ -55,7 +59,7 @@ def installer(facts: View, matrix: Matrix) -> Answer:
 
 
 @derives("foreign_wheel environment.packages_python", of=f"dist {_TARGET}")
-def foreign_wheel(facts: View, matrix: Matrix) -> Mapping[str, Derived]:
+def _foreign_wheel(facts: View, matrix: Matrix) -> Mapping[str, Derived]:
     """Find what ``uv pip check`` calls built for a different platform, and the Python for which most of the compiled
     packages are. Only CPython on Linux with glibc is compared."""
     installed = InstalledSet(facts.value)
@@ -100,7 +104,7 @@ def foreign_wheel(facts: View, matrix: Matrix) -> Mapping[str, Derived]:
 
 
 @derives("no_wheel", of=f"dist pkg.* python.version torch.cuda {_TARGET}")
-def without_wheel(facts: View, matrix: Matrix) -> Answer:
+def _without_wheel(facts: View, matrix: Matrix) -> Answer:
     """List releases that have no wheel for this Python, system, C library or torch, with the nearest that have, of
     packages known by version alone: where a wheel is known, its own tags say what it is for (``foreign_wheel``)."""
     installed, situation = InstalledSet(facts.value), wanted_here(facts.value)
@@ -132,7 +136,7 @@ def _of_conda(facts: View) -> set[Value]:
 
 
 @derives("withdrawn", of="pkg.* dist")
-def withdrawn(facts: View, matrix: Matrix) -> Answer:
+def _withdrawn(facts: View, matrix: Matrix) -> Answer:
     """List installed releases that their makers withdrew; open while the version of one of the table is not known.
     Conda's builds are its own, and were not withdrawn."""
     of_conda = _of_conda(facts)
@@ -150,7 +154,7 @@ def withdrawn(facts: View, matrix: Matrix) -> Answer:
 
 
 @derives("numpy_binary", of="pkg.* dist")
-def numpy_binary(facts: View, matrix: Matrix) -> Answer:
+def _numpy_binary(facts: View, matrix: Matrix) -> Answer:
     """List packages whose compiled files are for NumPy 1 only; but not conda's, which are built anew for NumPy 2 under
     the same version."""
     items: list[Mapping[str, Value]] = []
@@ -170,3 +174,81 @@ def numpy_binary(facts: View, matrix: Matrix) -> Answer:
         elif older and name not in of_conda:
             items.append({"package": name, "version": installed, "first": first})
     return Derived(Records(tuple(items), incomplete), Message("the table numpy-2-builds"))
+
+
+_Item = tuple[str, str, str | None]
+_CPYTHON = re.compile(r"cp3(\d+)-")
+
+
+@derives(
+    "beyond",
+    of="dist pkg.* python.minor driver.max_cuda torch.cuda gpu model.type model.family model.run_by recipe.attn",
+)
+def _beyond(facts: View, matrix: Matrix) -> Answer:
+    """Give ``beyond``: what the tables and the ledger do not reach. Facts that are unknown are left out."""
+    items: tuple[Mapping[str, Value], ...] = tuple(
+        {"what": kind, "value": version, "known_to": ABSENT if limit is None else limit}
+        for part in (_packages, _listed, _machine, _run)
+        for kind, version, limit in part(facts, matrix)
+    )
+    return Derived(Records(items), Message("the ledger and the tables"))
+
+
+def _packages(facts: View, matrix: Matrix) -> Iterator[_Item]:
+    for name in matrix.ledger.packages():
+        installed = facts.text(f"pkg.{name}")
+        if installed is None:
+            continue
+        released, place = matrix.ledger.package(name), order(public := installed.partition("+")[0])
+        places = {entry.version: order(entry.version) for entry in released.releases} if released is not None else {}
+        newest = next(reversed(places), None)
+        if place is not None and newest is not None and (last := places[newest]) is not None and place > last:
+            yield name, installed, newest
+        elif place is None or not is_own_build(installed) or (public not in places and place not in places.values()):
+            yield name, installed, None
+
+
+def _listed(facts: View, matrix: Matrix) -> Iterator[_Item]:
+    """Yield packages of an open list whose requirements neither the list nor the ledger has: they may refuse the chosen
+    releases. Packages that known ones bring along are left out, like CUDA's libraries."""
+    dists = facts.records("dist")
+    items = dists.items if dists is not None and dists.incomplete else ()
+    brought = {name for item in items for name in required(item)}
+    for item in items:
+        name, version = str(item.get("name")), View.of(item).text("version")
+        unknown = isinstance(item.get("requires"), Unknown) and matrix.ledger.package(name) is None
+        if unknown and name not in brought:
+            yield name, version or "*", None
+
+
+def _machine(facts: View, matrix: Matrix) -> Iterator[_Item]:
+    torch, rows = matrix.ledger.package("torch"), matrix.rows("cuda-drivers")
+    wheels = torch.items("wheels", "*", torch.releases[-1].version) if torch is not None and torch.releases else ()
+    minors = map(int, _CPYTHON.findall(" ".join(wheels)) if isinstance(wheels, tuple) else ())
+    newest_python = f"3.{max(minors, default=0)}" if torch is not None else None
+    newest_cuda = rows[-1]["key"] if rows else None
+    for kind, key, limit in (
+        ("Python", "python.minor", newest_python),
+        ("CUDA of the driver", "driver.max_cuda", newest_cuda),
+        ("CUDA of torch", "torch.cuda", newest_cuda),
+    ):
+        version = facts.text(key)
+        if version is not None and limit and (dotted(version) or ()) > (dotted(limit) or ()):
+            yield kind, version, limit
+    codes = {row["cc"] for table in ("gpus", "gpu-series") for row in matrix.rows(table)}
+    for gpu in facts.each("gpu") if codes else ():
+        name, cc = gpu.text("name"), gpu.text("cc")
+        if cc is not None and cc not in codes:
+            yield "GPU", f"{name} (compute capability {cc})" if name is not None else cc, None
+        elif name is not None and cc is None and not gpu_named(name, matrix):
+            yield "GPU", name, None
+
+
+def _run(facts: View, matrix: Matrix) -> Iterator[_Item]:
+    kind, types = facts.text("model.type"), transformers_types(matrix)
+    by_name = facts.text("model.family") is not None or facts.value("model.run_by") in ("engine", "trainer")
+    if kind is not None and not by_name and types.since(kind) is None and not types.is_never(kind):
+        yield "model type", kind, None
+    attn = facts.value("recipe.attn")
+    if isinstance(attn, Unlisted):
+        yield "attention", attn.word, None

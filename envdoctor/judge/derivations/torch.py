@@ -61,7 +61,7 @@ def torch_build(facts: View, matrix: Matrix) -> Mapping[str, Derived]:
 
 
 @derives("machine.accelerators", of="pkg.*")
-def plugged_in(facts: View, matrix: Matrix) -> Answer:
+def _plugged_in(facts: View, matrix: Matrix) -> Answer:
     """Name the accelerators, which are not NVIDIA's, that a package of the environment brings torch to."""
     rows = [row for row in matrix.rows("torch-companions", "plugin") if facts.text(f"pkg.{row['name']}")]
     kinds = tuple(dict.fromkeys(row["accelerator"] for row in rows))
@@ -91,7 +91,7 @@ def _of_pypi(text: str, facts: View, matrix: Matrix) -> dict[str, Derived] | Non
 
 
 @derives("torch.cudnn", of="torch.cuda pkg.*")
-def torch_cudnn(facts: View, matrix: Matrix) -> Answer:
+def _torch_cudnn(facts: View, matrix: Matrix) -> Answer:
     """Find the cuDNN that torch loads, the wheel of torch's CUDA major; unknown when it comes from elsewhere."""
     if facts.unknown("torch.cuda"):
         return None
@@ -103,7 +103,7 @@ def torch_cudnn(facts: View, matrix: Matrix) -> Answer:
 
 
 @derives("torch.arch_list", of="pkg.torch torch.cuda torch.hip os.platform os.arch")
-def torch_archs(facts: View, matrix: Matrix) -> Answer:
+def _torch_archs(facts: View, matrix: Matrix) -> Answer:
     """List the GPU architectures compiled into torch by its release and CUDA, where its libraries were not read and the
     tables have one list for this build; an empty one for a CPU build."""
     if facts.absent("torch.cuda") and facts.absent("torch.hip"):
@@ -121,7 +121,7 @@ def torch_archs(facts: View, matrix: Matrix) -> Answer:
 
 
 @derives("torch_companion", of="torch_companion dist pkg.torch torch.cuda torch.hip pkg.* environment.kind")
-def torch_companion(facts: View, matrix: Matrix) -> Answer:
+def _torch_companion(facts: View, matrix: Matrix) -> Answer:
     """Tell whether torchvision, torchaudio and the like are of the build and of the release of the installed torch;
     what was given stands."""
     observed = facts.records("torch_companion")
@@ -288,7 +288,7 @@ def _same_release(made_for: Value, torch: Value, release: str | None) -> Value:
     "cuda_library",
     of="cuda_library dist pkg.* torch.cuda shared_file python.minor python.version os.platform os.arch",
 )
-def cuda_library(facts: View, matrix: Matrix) -> Answer:
+def _cuda_library(facts: View, matrix: Matrix) -> Answer:
     """List NVIDIA's wheels with the components of the table cuda-wheels: which are there for which CUDA major, and in
     the column ``order`` how they stand to what torch pins; what was given stands."""
     observed = facts.records("cuda_library")

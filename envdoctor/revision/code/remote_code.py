@@ -33,8 +33,8 @@ from envdoctor.matrix.matrix import Matrix
 from envdoctor.matrix.released_wheels import transformers_types
 from envdoctor.observe.model.files import AUTO_MAP_FILES, entries
 from envdoctor.revision.code.parts import loaded
+from envdoctor.revision.code.parts.canonical import MINOR_ONLY, Site
 from envdoctor.revision.code.parts.changes import FilePair, compare_file, moved_definitions, one_sided, pair_files
-from envdoctor.revision.code.parts.detectors import MINOR_ONLY, Site
 from envdoctor.revision.code.parts.loaded import CodeSide, LoadedEntry, NotPython, kind_of_file
 from envdoctor.revision.code.parts.training import told
 from envdoctor.revision.code.parts.tree import FileCode

@@ -12,17 +12,7 @@ from functools import partial
 from itertools import pairwise
 from typing import NamedTuple
 
-from envdoctor.observe.model.names import (
-    CachedCommit,
-    NamedModel,
-    NameProblem,
-    cache_folder,
-    commit_of_path,
-    is_address,
-    matching,
-    parse_name,
-    written_as_path,
-)
+from envdoctor.observe.model import names as model_names
 from envdoctor.revision.hub.local import LocalSnapshot, open_cached, open_folder
 from envdoctor.revision.hub.online import Access, Commit, HubSnapshot, ask_for_snapshot, commits, moment, open_hub
 from envdoctor.revision.hub.snapshot import Snapshot, SnapshotError, Unread, is_text_about_the_model, limited_to
@@ -151,9 +141,9 @@ def open_snapshot(text: str, revision: str | None, access: Access) -> Snapshot:
         if revision:
             raise SnapshotError("{} is a folder, and a folder has no revisions", text, kind="usage")
         folder = str(address.folder)
-        repo, commit = commit_of_path(folder)
+        repo, commit = model_names.commit_of_path(folder)
         if repo and commit and os.path.basename(folder) == commit:  # of the cache of huggingface_hub, with its links
-            return from_cache(CachedCommit(repo, commit, folder), repo, access)
+            return from_cache(model_names.CachedCommit(repo, commit, folder), repo, access)
         return open_folder(folder, text, largest_header=access.largest_header, hasher=access.hasher)
     if address.revision and revision and address.revision != revision:
         raise SnapshotError("{} names a revision, and {} is another one", text, revision, kind="usage")
@@ -163,17 +153,17 @@ def open_snapshot(text: str, revision: str | None, access: Access) -> Snapshot:
     )
 
 
-def name_of(text: str, access: Access) -> NamedModel:
+def name_of(text: str, access: Access) -> model_names.NamedModel:
     """Return the model that a text names. Raises :class:`SnapshotError`."""
     try:
-        return parse_name(text, access.cwd, access.environ)
-    except NameProblem as error:
+        return model_names.parse_name(text, access.cwd, access.environ)
+    except model_names.NameProblem as error:
         raise SnapshotError(said_by(error), kind="usage") from None
 
 
-def from_cache(commit: CachedCommit, request: str, access: Access) -> LocalSnapshot:
+def from_cache(commit: model_names.CachedCommit, request: str, access: Access) -> LocalSnapshot:
     """Return the snapshot of a cached commit: in the user's own cache, or in a folder that looks like one."""
-    cache = os.path.realpath(cache_folder(access.cwd, access.environ) or os.sep)
+    cache = os.path.realpath(model_names.cache_folder(access.cwd, access.environ) or os.sep)
     own = os.path.realpath(commit.folder).startswith(cache.rstrip(os.sep) + os.sep) and cache != os.sep
     return open_cached(commit, request, access.largest_header, access.hasher, own)
 
@@ -182,7 +172,7 @@ def _open_offline(repo: str, revision: str | None, access: Access) -> LocalSnaps
     """Return a cached revision: of a reference, a commit or its beginning; None means ``main`` or the only one."""
     cached = access.cached(repo)
     name = (revision or "main").removeprefix("@")
-    matches = matching(cached, name)
+    matches = model_names.matching(cached, name)
     if not matches and revision is None and len({item.commit for item in cached}) == 1:
         matches = cached
     if len({item.commit for item in matches}) == 1:
@@ -283,7 +273,7 @@ def _essence(snapshot: Snapshot) -> dict[str, tuple[int, str | None]]:
     return {path: (entry.size, entry.oid) for path, entry in files if not is_text_about_the_model(path)}
 
 
-def _with_the_cache(cached: list[CachedCommit], repo: str, newer: Snapshot, access: Access) -> Pair:
+def _with_the_cache(cached: list[model_names.CachedCommit], repo: str, newer: Snapshot, access: Access) -> Pair:
     others = [item for item in cached if item.commit != newer.revision]
     chosen, reason = cached[0], Message("the last used of the local cache")
     if "main" in chosen.refs:
@@ -319,7 +309,7 @@ def _with_the_cache(cached: list[CachedCommit], repo: str, newer: Snapshot, acce
 
 def two_of(old: str | None, new: str | None) -> tuple[str | None, str | None]:
     """Return OLD and NEW, also where they are typed as git has them: ``OLD..NEW``."""
-    if not old or new is not None or ".." not in old or written_as_path(old):
+    if not old or new is not None or ".." not in old or model_names.written_as_path(old):
         return old, new
     first, _, second = old.replace("...", "..").partition("..")
     return first or None, second or None
@@ -327,6 +317,6 @@ def two_of(old: str | None, new: str | None) -> tuple[str | None, str | None]:
 
 def open_side(model: str, text: str | None, access: Access) -> Snapshot:
     """Return a revision of the model, a folder, or what the address of a page names. Raises :class:`SnapshotError`."""
-    if text is not None and (written_as_path(text) or is_address(text)):
+    if text is not None and (model_names.written_as_path(text) or model_names.is_address(text)):
         return open_snapshot(text, None, access)
     return open_snapshot(model, text, access)

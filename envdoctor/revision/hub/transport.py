@@ -83,7 +83,7 @@ def _asked_wait(headers: Mapping[str, str]) -> float | None:
     return float(match[1]) if match else None
 
 
-def describe(error: BaseException) -> tuple[_Cause, Message]:
+def _describe(error: BaseException) -> tuple[_Cause, Message]:
     """Return the kind of a library's exception, and a clause for people that says what happened. The names of requests,
     httpx and httpx2 are not relied on: the chain of causes ends in exceptions of the standard library; where it does
     not, the class names that all three share decide. No text of the exception is shown: it holds addresses with
@@ -433,7 +433,7 @@ class Transport:
 
     def _failed(self, error: Exception, place: str) -> Exception:
         """Return the exception to raise for one of the library."""
-        kind, words = describe(error)
+        kind, words = _describe(error)
         host = _host(place)
         if kind == "offline":
             return TransportError(words, kind="offline")

@@ -16,17 +16,8 @@ from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
 from envdoctor.judge.finding import Text
-from envdoctor.revision.comparer import (
-    Change,
-    Compared,
-    Revisions,
-    around,
-    outcome,
-    read_json,
-    short,
-    template_hunk,
-    visible,
-)
+from envdoctor.revision import comparer
+from envdoctor.revision.comparer import outcome
 from envdoctor.revision.hub.snapshot import Snapshot, Unread
 from envdoctor.system.message import Message, as_message, unpacked
 
@@ -92,7 +83,7 @@ _MOST = 20
 _ROLES = ("bos_token", "eos_token", "pad_token", "unk_token", "sep_token", "cls_token", "mask_token")
 _TOO_MANY = Message("only {} files of this kind are compared", _MOST)
 
-_change = partial(Change, "template")
+_change = partial(comparer.Change, "template")
 
 
 class _Template(NamedTuple):
@@ -140,26 +131,26 @@ def wants(path: str) -> bool:
     return path in (_TOKENIZER, _JINJA, _PROCESSOR) or (path.startswith(_FOLDER) and path.endswith(".jinja"))
 
 
-def compare(revisions: Revisions) -> Compared:
+def compare(revisions: comparer.Revisions) -> comparer.Compared:
     """Return the changes of the chat templates."""
     templates = [path for path in revisions.files if path.startswith(_FOLDER)]
     paths = [_TOKENIZER, _JINJA, _PROCESSOR, *templates[:_MOST]]
     changed = revisions.changed()
     if not changed or (changed == [_TOKENIZER] and revisions.same(_JINJA)):
         # With a chat_template.jinja the text in tokenizer_config.json does not count.
-        return Compared(equal=(Message("chat templates"),) if revisions.files else ())
+        return comparer.Compared(equal=(Message("chat templates"),) if revisions.files else ())
     unread = [Unread(path, _TOO_MANY) for path in revisions.changed(templates[_MOST:])][:1]
     first, second = (_side(snapshot, paths, unread) for snapshot in (revisions.old, revisions.new))
     if unread:
-        return Compared(unread=tuple(dict.fromkeys(unread)))
+        return comparer.Compared(unread=tuple(dict.fromkeys(unread)))
     if not first.templates and not second.templates:
-        return Compared()
+        return comparer.Compared()
     suite = revisions.matrix.rows("chat-conversations", "conversation")
     changes = [*_differences(first, second, suite)]
     was, now = (side.hidden and (side.hidden.text, side.templates["default"].text) for side in (first, second))
     if now and now[0] != now[1] and not (was and was[0] != was[1]):
         detail = Message("{} (before) and {} (after) of the new revision", _TOKENIZER, _JINJA)
-        changes.append(_change("template-sources-differ", _JINJA, "default", *around(*now), detail=detail))
+        changes.append(_change("template-sources-differ", _JINJA, "default", *comparer.around(*now), detail=detail))
     return outcome(changes, Message("chat templates"), harmless=("template-moved",))
 
 
@@ -170,7 +161,7 @@ def _side(snapshot: Snapshot, paths: list[str], unread: list[Unread]) -> _Side:
     for path in paths:
         if path not in snapshot.files:
             continue
-        table = snapshot.read(path, _LIMIT) if path.endswith(".jinja") else read_json(snapshot, path)
+        table = snapshot.read(path, _LIMIT) if path.endswith(".jinja") else comparer.read_json(snapshot, path)
         if isinstance(table, bytes):
             name = "default" if path == _JINJA else posixpath.basename(path).removesuffix(".jinja")
             templates[name] = _Template(table.decode("utf-8-sig", "replace"), path)
@@ -193,7 +184,7 @@ def _side(snapshot: Snapshot, paths: list[str], unread: list[Unread]) -> _Side:
     return _Side({**inline, **templates}, hidden, variables)
 
 
-def _differences(first: _Side, second: _Side, suite: Conversations) -> Iterator[Change | Unread]:
+def _differences(first: _Side, second: _Side, suite: Conversations) -> Iterator[comparer.Change | Unread]:
     # Both texts are rendered with the same tokens: what a token is called is a matter of the tokenizer area.
     variables = {"bos_token": "<bos>", "eos_token": "<eos>", **(second.variables or first.variables or {})}
     sides = first.templates, second.templates
@@ -214,26 +205,26 @@ def _differences(first: _Side, second: _Side, suite: Conversations) -> Iterator[
 
 def _rendered(
     name: str, before: _Template, after: _Template, tokens: Mapping[str, str], suite: Conversations
-) -> Iterator[Change | Unread]:
+) -> Iterator[comparer.Change | Unread]:
     """Yield the changes between the outcomes of two templates."""
-    change = partial(_change, path=after.path, symbol=name, hunk=template_hunk(before.text, after.text))
+    change = partial(_change, path=after.path, symbol=name, hunk=comparer.template_hunk(before.text, after.text))
     old, new = (render(side.text, tokens, suite) for side in (before, after))
     if isinstance(new, Message):
-        neither = Message("neither chat template {} can be rendered: {}", short(name), new)
-        fails = change("rendering-fails", before="renders", after=short(new))
+        neither = Message("neither chat template {} can be rendered: {}", comparer.short(name), new)
+        fails = change("rendering-fails", before="renders", after=comparer.short(new))
         yield Unread(after.path, neither) if isinstance(old, Message) else fails
         return
     if isinstance(old, Message):
-        reason = Message("chat template {} of the old revision cannot be rendered: {}", short(name), old)
+        reason = Message("chat template {} of the old revision cannot be rendered: {}", comparer.short(name), old)
         yield Unread(before.path, reason)
         return
     pairs = [*zip(suite, old, new, strict=True)]
     broken = [now.problem for _, was, now in pairs if now.problem is not None and was.problem is None]
     if broken and len(broken) == sum(was.problem is None for _, was, _ in pairs):
-        yield change("rendering-fails", before="renders", after=short(broken[0]), count=len(broken))
+        yield change("rendering-fails", before="renders", after=comparer.short(broken[0]), count=len(broken))
         return
     if all(was.problem is not None or now.problem is not None for _, was, now in pairs):
-        reason = Message("chat template {} cannot be compared: {}", short(name), pairs[0][2].problem)
+        reason = Message("chat template {} cannot be compared: {}", comparer.short(name), pairs[0][2].problem)
         yield Unread(after.path, reason)
         return
     marks = [(was.marks, now.marks) for _, was, now in pairs if was.same(now)]
@@ -244,7 +235,7 @@ def _rendered(
     differing = [(c, was, now) for c, was, now in pairs if not was.same(now)]
     if not differing:
         if all(was == now for was, now in marks):
-            first, second = around(before.text, after.text)
+            first, second = comparer.around(before.text, after.text)
             yield change("text-changed-rendering-equal", before=first, after=second)
         return
     conversation, was, now = differing[0]
@@ -255,11 +246,11 @@ def _rendered(
     if was.text is not None and was.text == now.text:
         shown = Message("equal in its first 20,000 characters"), Message("different after them")
     elif was.text is not None and now.text is not None:
-        shown = around(was.text, now.text)
+        shown = comparer.around(was.text, now.text)
     yield change(conversation["kind"], before=shown[0], after=shown[1], count=len(differing), detail=detail)
 
 
 def _said(outcome: _Rendered) -> str:
     if outcome.text is not None:
-        return short(visible(outcome.text)) if outcome.text else "(empty)"
-    return short(f"refuses: {outcome.refused}" if outcome.refused is not None else f"fails: {outcome.problem}")
+        return comparer.short(comparer.visible(outcome.text)) if outcome.text else "(empty)"
+    return comparer.short(f"refuses: {outcome.refused}" if outcome.refused is not None else f"fails: {outcome.problem}")

@@ -21,19 +21,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from envdoctor.matrix.matrix import Matrix
 from envdoctor.observe.model.files import JsonObject
-from envdoctor.revision.comparer import (
-    LONGEST,
-    Change,
-    Compared,
-    Revisions,
-    around,
-    differences,
-    outcome,
-    parse_json,
-    parted,
-    read_json,
-    short,
-)
+from envdoctor.revision import comparer
 from envdoctor.revision.hub.snapshot import Snapshot, Unread
 from envdoctor.revision.settings.settings_files import compare_settings, flatten, names_of, repeated_keys
 from envdoctor.system.message import Message
@@ -61,7 +49,7 @@ _STEPS = {
 }
 _MANY = 4
 _NUMBER = re.compile(r"\d+")
-_change = partial(Change, "tokenizer")
+_change = partial(comparer.Change, "tokenizer")
 
 
 def wants(path: str) -> bool:
@@ -70,13 +58,13 @@ def wants(path: str) -> bool:
     return name in _JSON or name in _VOCABULARIES or name.endswith(".tiktoken")
 
 
-def compare(revisions: Revisions) -> Compared:
+def compare(revisions: comparer.Revisions) -> comparer.Compared:
     """Return the changes. Only files that differ are read, tokenizer.json included."""
     harmless = ("noise", "implicit", "class-suffix-changed")
-    return outcome(_compare(revisions), "tokenizer" if revisions.files else None, harmless)
+    return comparer.outcome(_compare(revisions), "tokenizer" if revisions.files else None, harmless)
 
 
-def _compare(revisions: Revisions) -> Iterator[Change | Unread]:
+def _compare(revisions: comparer.Revisions) -> Iterator[comparer.Change | Unread]:
     changed: dict[str, list[str]] = {}
     for path in revisions.changed():
         changed.setdefault(posixpath.dirname(path), []).append(posixpath.basename(path))
@@ -90,7 +78,7 @@ def _compare(revisions: Revisions) -> Iterator[Change | Unread]:
 class _Folder(NamedTuple):
     """One folder with tokenizer files (the root; diffusion models have several), and which files in it differ."""
 
-    revisions: Revisions
+    revisions: comparer.Revisions
     path: str
     changed: list[str]
 
@@ -109,7 +97,7 @@ class _Folder(NamedTuple):
         return all(not side.files.keys().isdisjoint(paths) for side in (self.revisions.old, self.revisions.new))
 
 
-def _compare_folder(folder: _Folder) -> Iterator[Change | Unread]:
+def _compare_folder(folder: _Folder) -> Iterator[comparer.Change | Unread]:
     for name in folder.changed:
         sizes = folder.revisions.sizes(folder.at(name))
         if None in sizes:
@@ -235,15 +223,15 @@ def _entries(value: object) -> list[_Entry]:
 
 
 def _read(snapshot: Snapshot, folder: _Folder) -> _Side:
-    parts = {name: read_json(snapshot, folder.at(name)) for name in _JSON[:3] if name in folder.changed}
+    parts = {name: comparer.read_json(snapshot, folder.at(name)) for name in _JSON[:3] if name in folder.changed}
     file = _read_tokenizer_file(snapshot, folder.at(_FILE)) if _FILE in folder.changed else None
     tables = {name: part for name, part in parts.items() if isinstance(part, JsonObject)}
-    return _Side(tables, None if isinstance(file, Unread) else file, parted([*parts.values(), file])[1])
+    return _Side(tables, None if isinstance(file, Unread) else file, comparer.parted([*parts.values(), file])[1])
 
 
 def _read_tokenizer_file(snapshot: Snapshot, path: str) -> _TokenizerFile | Unread | None:
     """Return the file in a snapshot; None without one, unread if it is too large, hostile or malformed."""
-    document = read_json(snapshot, path, _LIMIT)
+    document = comparer.read_json(snapshot, path, _LIMIT)
     if document is None or isinstance(document, Unread):
         return document
     model, added = document.data.get("model"), document.data.get("added_tokens") or []
@@ -280,7 +268,7 @@ def _vocabulary(vocab: object) -> tuple[dict[str, Any] | None, list[tuple[str, f
     return tokens, scores
 
 
-def _keys(path: str, before: JsonObject, after: JsonObject, matrix: Matrix) -> Iterator[Change]:
+def _keys(path: str, before: JsonObject, after: JsonObject, matrix: Matrix) -> Iterator[comparer.Change]:
     names = names_of("tokenizer", path, matrix)
     old, new = (flatten(_plain(side.data), names.aliases) for side in (before, after))
     classes = [str(side["tokenizer_class"].value) if "tokenizer_class" in side else "" for side in (old, new)]
@@ -289,7 +277,7 @@ def _keys(path: str, before: JsonObject, after: JsonObject, matrix: Matrix) -> I
         yield change._replace(kind="class-suffix-changed") if only_suffix else change
     lists = [isinstance(side.data.get(_EXTRA[1]), list) for side in (before, after)]
     if lists == [False, True]:
-        yield _change("extra-tokens-list", path, _EXTRA[1], None, short(after.data[_EXTRA[1]]))
+        yield _change("extra-tokens-list", path, _EXTRA[1], None, comparer.short(after.data[_EXTRA[1]]))
     yield from repeated_keys(names, before, after)
 
 
@@ -301,9 +289,11 @@ def _plain(config: Mapping[str, Any]) -> dict[str, Any]:
     return rest
 
 
-def _compare_roles(path: str, old: Mapping[str, Any], new: Mapping[str, Any], doubt: str | None) -> Iterator[Change]:
+def _compare_roles(
+    path: str, old: Mapping[str, Any], new: Mapping[str, Any], doubt: str | None
+) -> Iterator[comparer.Change]:
     """Yield ``special-role-changed`` (eos_token is another token), or -listed / -unlisted if ``doubt`` says why."""
-    for role, before, after in differences(old, new):
+    for role, before, after in comparer.differences(old, new):
         was, now = ([(name, content) for name, content, _ in side or ()] for side in (before, after))
         flags = {content: flags_now for _, content, flags_now in before or ()}
         for _, content, flags_now in after or ():
@@ -317,7 +307,7 @@ def _compare_roles(path: str, old: Mapping[str, Any], new: Mapping[str, Any], do
             after = Message("{} tokens ({})", len(now), _extra_news(was, now))
             yield _change(kind, path, role, Message("{} tokens", len(was)), after)
         else:
-            shown = [short(side[0][1]) if side else None for side in (was, now)]
+            shown = [comparer.short(side[0][1]) if side else None for side in (was, now)]
             yield _change(kind, path, role, shown[0], shown[1], detail=doubt if sided else None)
 
 
@@ -326,11 +316,11 @@ def _extra_news(was: list[tuple[str | None, str]], now: list[tuple[str | None, s
     clauses = []
     for state, side, other in (("added", now, was), ("removed", was, now)):
         others = {content for _, content in other}
-        if tokens := [short(content) for _, content in side if content not in others]:
+        if tokens := [comparer.short(content) for _, content in side if content not in others]:
             clauses.append(f"{state}: {', '.join(tokens[:4])}{', …' if len(tokens) > 4 else ''}")
     names = [
-        f"{short(str(name))}: {' -> '.join('absent' if side is None else short(side) for side in pair)}"
-        for name, *pair in differences(dict(was), dict(now))
+        f"{comparer.short(str(name))}: {' -> '.join('absent' if one is None else comparer.short(one) for one in pair)}"
+        for name, *pair in comparer.differences(dict(was), dict(now))
         if name is not None
     ]
     return "; ".join(clauses or names[:4]) or Message("in another order")
@@ -338,49 +328,49 @@ def _extra_news(was: list[tuple[str | None, str]], now: list[tuple[str | None, s
 
 def _compare_tokens(
     path: str, old: Mapping[str, _Token], new: Mapping[str, _Token], doubt: str | None, certain: Collection[str]
-) -> Iterator[Change]:
+) -> Iterator[comparer.Change]:
     """Yield the changes of the added tokens. ``doubt`` is a clause that says where a token that came or went may have
     been (or still be), because not everything that can hold tokens was read; the token is then only "listed" or
     "unlisted", unless it is one of ``certain``."""
     removed = {number: content for content, token in old.items() if content not in new for number in token.numbers}
     renamed: set[str] = set()
-    for content, before, after in differences(old, new):
+    for content, before, after in comparer.differences(old, new):
         reason = None if content in certain else doubt
         if before and after:
             if before.numbers != after.numbers:
-                yield _change("special-token-moved", path, short(content), before.ids, after.ids)
+                yield _change("special-token-moved", path, comparer.short(content), before.ids, after.ids)
             yield from _flag_change(path, content, before.flags, after.flags, after.ids)
         elif after:
             former = next((removed[number] for number in after.numbers if number in removed), None)
             if former is None:
                 kind = "special-token-listed" if reason else "special-token-added"
-                yield _change(kind, path, short(content), None, _said(after), detail=reason)
+                yield _change(kind, path, comparer.short(content), None, _said(after), detail=reason)
             else:
                 renamed.add(former)
-                was, now = short(former), short(content)
+                was, now = comparer.short(former), comparer.short(content)
                 yield _change("special-token-renamed", path, now, was, now, detail=after.ids)
         elif before and content not in renamed:
             kind = "special-token-unlisted" if reason else "special-token-removed"
-            yield _change(kind, path, short(content), _said(before), None, detail=reason)
+            yield _change(kind, path, comparer.short(content), _said(before), None, detail=reason)
 
 
 def _flag_change(
     path: str, content: str, old: Mapping[str, bool], new: Mapping[str, bool], where: str | None = None
-) -> Iterator[Change]:
+) -> Iterator[comparer.Change]:
     """Yield ``special-flag-changed`` for the flags that both sides give, and give differently."""
     flags = [name for name in _FLAGS if {old.get(name), new.get(name)} == {True, False}]
     if flags:
         was, now = (", ".join(f"{name}={str(side[name]).lower()}" for name in flags) for side in (old, new))
-        yield _change("special-flag-changed", path, short(content), was, now, detail=where)
+        yield _change("special-flag-changed", path, comparer.short(content), was, now, detail=where)
 
 
 def _said(token: _Token) -> str:
     return token.ids + (", special" if token.flags.get("special") else "")
 
 
-def _grouped(changes: Iterable[Change]) -> Iterator[Change]:
+def _grouped(changes: Iterable[comparer.Change]) -> Iterator[comparer.Change]:
     """Yield the changes; tokens that differ only in a running number and changed alike become one change."""
-    groups: dict[tuple[str, str], list[Change]] = {}
+    groups: dict[tuple[str, str], list[comparer.Change]] = {}
     for change in changes:
         groups.setdefault((change.kind, _NUMBER.sub("{i}", change.symbol)), []).append(change)
     for (_, pattern), members in groups.items():
@@ -393,7 +383,7 @@ def _grouped(changes: Iterable[Change]) -> Iterator[Change]:
         yield first._replace(symbol=pattern, before=before, after=after, count=len(members))
 
 
-def _compare_files(path: str, old: _TokenizerFile, new: _TokenizerFile) -> Iterator[Change]:
+def _compare_files(path: str, old: _TokenizerFile, new: _TokenizerFile) -> Iterator[comparer.Change]:
     """Yield the changes between two tokenizer.json files, without those of the added tokens."""
     yield from _compare_vocabularies(path, "model.vocab", old.vocabulary, new.vocabulary)
     if old.vocabulary.keys() == new.vocabulary.keys() and old.scores != new.scores:
@@ -402,7 +392,7 @@ def _compare_files(path: str, old: _TokenizerFile, new: _TokenizerFile) -> Itera
     if old.merges == new.merges and old.form is not new.form:
         was, now = ("texts" if side.form is str else "pairs of tokens" for side in (old, new))
         yield _change("merges-format-changed", path, "model.merges", was, now)
-    for (kind, symbol), before, after in differences(old.parts, new.parts):
+    for (kind, symbol), before, after in comparer.differences(old.parts, new.parts):
         yield _change(kind, path, symbol, *_step(before, after))
 
 
@@ -410,21 +400,23 @@ def _step(before: object, after: object) -> tuple[str | None, str | None]:
     if before is None or after is None:
         return None if before is None else _name(before), None if after is None else _name(after)
     first, second = (json.dumps(side, sort_keys=True, ensure_ascii=False) for side in (before, after))
-    return (first, second) if max(len(first), len(second)) <= LONGEST else around(first, second)
+    return (first, second) if max(len(first), len(second)) <= comparer.LONGEST else comparer.around(first, second)
 
 
 def _name(step: object) -> str:
     kind = step.get("type") if isinstance(step, Mapping) else None
-    return short(kind if isinstance(kind, str) else step)
+    return comparer.short(kind if isinstance(kind, str) else step)
 
 
-def _compare_vocabularies(path: str, symbol: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[Change]:
+def _compare_vocabularies(
+    path: str, symbol: str, old: Mapping[str, Any], new: Mapping[str, Any]
+) -> Iterator[comparer.Change]:
     """Yield ``vocabulary-grown`` if tokens were only added, else ``vocabulary-changed`` (removed or other ids)."""
     added = [token for token in new if token not in old]
     removed = [token for token in old if token not in new]
     moved = [token for token, number in old.items() if token in new and new[token] != number]
     clauses = [
-        f"{len(tokens):,} {what} ({', '.join(short(token) for token in tokens[:3])}{', …' if len(tokens) > 3 else ''})"
+        f"{len(tokens):,} {what} ({', '.join(map(comparer.short, tokens[:3]))}{', …' if len(tokens) > 3 else ''})"
         for what, tokens in (("added", added), ("removed", removed), (Message("with other ids"), moved))
         if tokens
     ]
@@ -435,12 +427,12 @@ def _compare_vocabularies(path: str, symbol: str, old: Mapping[str, Any], new: M
         yield _change(kind, path, symbol, was, now, count, "; ".join(clauses))
 
 
-def _compare_merges(path: str, symbol: str, old: Sequence[object], new: Sequence[object]) -> Iterator[Change]:
+def _compare_merges(path: str, symbol: str, old: Sequence[object], new: Sequence[object]) -> Iterator[comparer.Change]:
     if old != new:
         yield _change("merges-changed", path, symbol, f"{len(old):,} merges", f"{len(new):,} merges")
 
 
-def _compare_vocabulary_file(revisions: Revisions, path: str, name: str) -> Iterator[Change | Unread]:
+def _compare_vocabulary_file(revisions: comparer.Revisions, path: str, name: str) -> Iterator[comparer.Change | Unread]:
     """Yield the change of a file that both sides have: tokenizer.model, vocab.json, vocab.txt, merges.txt and the like.
     Text formats are read; the others are told apart by object id and size alone."""
     readable = name in ("vocab.json", "vocab.txt", "merges.txt")
@@ -459,7 +451,7 @@ def _compare_vocabulary_file(revisions: Revisions, path: str, name: str) -> Iter
         tokens = [{token.rstrip("\r"): number for number, token in enumerate(side) if token} for side in lines]
         yield from _compare_vocabularies(path, name, *tokens)
     elif name == "vocab.json":
-        sides, broken = parted(parse_json(content, path) for content in (before, after))
+        sides, broken = comparer.parted(comparer.parse_json(content, path) for content in (before, after))
         yield from broken[:1] or _compare_vocabularies(path, name, *(side.data for side in sides))
     else:
         was, now = revisions.sizes(path)

@@ -8,7 +8,7 @@ from typing import Any
 
 from envdoctor.facts.values import Origin, Unknown
 from envdoctor.matrix.ledger_taking import AskedRequirement, exact
-from envdoctor.matrix.toml_files import TomlError, parse_toml
+from envdoctor.matrix.matrix import TomlError, parse_toml
 from envdoctor.observe.documents.locks.lock import (
     WHOLE,
     Command,

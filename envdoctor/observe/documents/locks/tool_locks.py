@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import parse_qs, unquote
 
 from envdoctor.facts.values import ABSENT, Fact, Origin, Unknown, Value
-from envdoctor.matrix.toml_files import TomlError, parse_toml
+from envdoctor.matrix.matrix import TomlError, parse_toml
 from envdoctor.observe.documents.locks.lock import (
     OF_EXTRAS,
     Lock,

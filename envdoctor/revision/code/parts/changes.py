@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
-from envdoctor.revision.code.parts.detectors import MODULE_LEVEL
+from envdoctor.revision.code.parts.canonical import MODULE_LEVEL
 from envdoctor.revision.code.parts.tree import NO_CODE, Definition, FileCode, Parameter
 from envdoctor.revision.comparer import Change
 from envdoctor.system.message import Message

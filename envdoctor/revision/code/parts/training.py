@@ -10,9 +10,8 @@ from typing import NamedTuple
 
 from envdoctor.matrix.matrix import Matrix
 from envdoctor.observe.model.files import JsonObject
-from envdoctor.revision.code.parts.canonical import LOOKS_AT_NAMES, QUIET
+from envdoctor.revision.code.parts.canonical import LOOKS_AT_NAMES, MODULE_LEVEL, QUIET
 from envdoctor.revision.code.parts.changes import FilePair
-from envdoctor.revision.code.parts.detectors import MODULE_LEVEL
 from envdoctor.revision.code.parts.loaded import CodeSide, on_the_path
 from envdoctor.revision.code.parts.tree import Definition
 from envdoctor.revision.comparer import LONGEST, UNNAMED, WIDEST, Change, Revisions, hunk, read_json, visible

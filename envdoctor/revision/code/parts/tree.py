@@ -8,18 +8,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple, get_args, get_origin
 
 from envdoctor.revision.code.parts import canonical
-from envdoctor.revision.code.parts.canonical import Digest, digest, exact, head_of, mentioned, short
-from envdoctor.revision.code.parts.detectors import MODULE_LEVEL, Site, sites_of
-from envdoctor.source.definitions import (
-    FunctionNode,
-    Scope,
-    all_nodes,
-    blocks,
-    dotted,
-    names_in,
-    parameter_words,
-    scopes_of,
-)
+from envdoctor.source import definitions as syntax
 from envdoctor.source.notebook import parse_code
 from envdoctor.source.uses import TooMuch, Use, uses_of
 
@@ -93,7 +82,7 @@ class Definition(NamedTuple):
         return _ACCESSOR.sub("", self.name).rpartition(".")[0]
 
 
-class Import(NamedTuple):
+class _Import(NamedTuple):
     """``name`` is dotted, with leading dots when relative. ``required``: loading the file always runs it; ``demanded``:
     transformers refuses to load the file when its package is not installed."""
 
@@ -115,8 +104,8 @@ class FileCode(NamedTuple):
     anywhere, ``*`` for those of another module."""
 
     definitions: tuple[Definition, ...]
-    imports: tuple[Import, ...]
-    sites: tuple[Site, ...]
+    imports: tuple[_Import, ...]
+    sites: tuple[canonical.Site, ...]
     statements: tuple[_Statement, ...]
     uses: tuple[Use, ...] = ()
     bound: tuple[str, ...] = ()
@@ -138,12 +127,12 @@ def read_code(content: bytes, *, reaching: Mapping[str, str] = MappingProxyType(
     """Parse one file; ``reaching`` are the names of the table ``reaching-calls``, with their kinds. Raises
     :class:`TooMuch`, and SyntaxError, RecursionError or MemoryError as ``ast.parse`` does."""
     tree, _, _ = parse_code(content)
-    nodes = all_nodes(tree)
+    nodes = syntax.all_nodes(tree)
     if len(nodes) > _MAX_NODES:
         raise TooMuch
-    imports, sites, uses = _imports(tree), sites_of(tree, nodes, reaching), uses_of(tree).uses
+    imports, sites, uses = _imports(tree), canonical.sites_of(tree, nodes, reaching), uses_of(tree).uses
     canonical.erase(nodes)
-    scopes = scopes_of(tree, ())
+    scopes = syntax.scopes_of(tree, ())
     bound = {"*"}.intersection(alias.name for alias in nodes if isinstance(alias, ast.alias))
     bound |= {name for scope in scopes.values() for name in scope.bound}
     definitions: list[Definition] = []
@@ -152,11 +141,11 @@ def read_code(content: bytes, *, reaching: Mapping[str, str] = MappingProxyType(
         definitions_here = list(_defined(scope, statement, scopes))
         definitions += definitions_here
         if not definitions_here:  # of a compound statement only its head counts, for what is inside comes by itself
-            word, head = head_of(statement)
+            word, head = canonical.head_of(statement)
             head = head if word else [statement]
-            meaning = f"{type(statement).__name__} {digest(head).meaning}"
-            text = (f"{word} " if word else "") + ", ".join(map(short, head))
-            statements.append(_Statement(scope.rstrip(".") or MODULE_LEVEL, meaning, text))
+            meaning = f"{type(statement).__name__} {canonical.digest(head).meaning}"
+            text = (f"{word} " if word else "") + ", ".join(map(canonical.short, head))
+            statements.append(_Statement(scope.rstrip(".") or canonical.MODULE_LEVEL, meaning, text))
     everything: tuple[Sequence[Any], ...] = (definitions, imports, sites, statements, uses, sorted(bound))
     return FileCode(*map(tuple, everything))
 
@@ -172,54 +161,56 @@ def _in_order(tree: ast.Module) -> Iterator[tuple[str, ast.stmt]]:
                 continue
             case ast.ClassDef(name=name, body=body):
                 waiting += [(f"{scope}{name}.", child) for child in reversed(body)]
-            case _ if head_of(statement)[0]:
-                waiting += [(scope, child) for block in [*blocks(statement)][::-1] for child in reversed(block)]
+            case _ if canonical.head_of(statement)[0]:
+                waiting += [(scope, child) for block in [*syntax.blocks(statement)][::-1] for child in reversed(block)]
         yield scope, statement
 
 
-def _defined(scope: str, node: ast.stmt, scopes: Mapping[int, Scope]) -> Iterator[Definition]:
+def _defined(scope: str, node: ast.stmt, scopes: Mapping[int, syntax.Scope]) -> Iterator[Definition]:
     """Yield the function, the class, or the names that a statement defines."""
     match node:
         case ast.FunctionDef() | ast.AsyncFunctionDef():
             yield _function(scope, node, scopes)
         case ast.ClassDef(name=name, bases=bases, keywords=keywords, decorator_list=decorators):
-            text = f"({', '.join(map(exact, [*bases, *keywords]))})"
-            head = digest([*bases, *keywords, *decorators])
-            whole = digest([*bases, *keywords, *decorators, node.body])
+            text = f"({', '.join(map(canonical.exact, [*bases, *keywords]))})"
+            head = canonical.digest([*bases, *keywords, *decorators])
+            whole = canonical.digest([*bases, *keywords, *decorators, node.body])
             yield _definition(f"{scope}{name}", "class", text, node, whole._replace(nodes=head.nodes))
         case _:
             names, value = canonical.assigned(node)
             for name in names if value is not None else []:
-                yield _definition(f"{scope}{name}", "value", short(value or node), node, digest([value]))
+                yield _definition(
+                    f"{scope}{name}", "value", canonical.short(value or node), node, canonical.digest([value])
+                )
 
 
-def _definition(name: str, kind: str, text: str, node: ast.stmt, result: Digest) -> Definition:
+def _definition(name: str, kind: str, text: str, node: ast.stmt, result: canonical.Digest) -> Definition:
     decorators: list[ast.expr] = getattr(node, "decorator_list", [])
     return Definition(
         *(name, kind, text, *result[:2]),
         min([node.lineno, *(decorator.lineno for decorator in decorators)]),
         node.end_lineno or node.lineno,
-        decorators=tuple(map(exact, decorators)),
-        mentions=mentioned(result.nodes),
+        decorators=tuple(map(canonical.exact, decorators)),
+        mentions=canonical.mentioned(result.nodes),
     )
 
 
-def _function(scope: str, node: FunctionNode, scopes: Mapping[int, Scope]) -> Definition:
-    marks = {*map(dotted, node.decorator_list)}
+def _function(scope: str, node: syntax.FunctionNode, scopes: Mapping[int, syntax.Scope]) -> Definition:
+    marks = {*map(syntax.dotted, node.decorator_list)}
     setter = next((f".{kind}" for kind in ("setter", "deleter", "getter") if f"{node.name}.{kind}" in marks), "")
     text, parameters = _parameters(node.args)
-    result = digest([node.body], canonical.local_names(node, scopes))
+    result = canonical.digest([node.body], canonical.local_names(node, scopes))
     calls = [
         _CallSite(
-            dotted(inner.func),
-            tuple(f"{word.arg}={exact(word.value)}" if word.arg else "**" for word in inner.keywords),
+            syntax.dotted(inner.func),
+            tuple(f"{word.arg}={canonical.exact(word.value)}" if word.arg else "**" for word in inner.keywords),
         )
         for inner in [node for node in result.nodes if isinstance(node, ast.Call)][:_MAX_CALLS]
     ]
     return _definition(f"{scope}{node.name}{setter}", "function", text, node, result)._replace(
         is_idle="gradient_checkpointing" in node.name
         and all(type(inner) is not ast.Raise and canonical.is_pure(inner) for inner in node.body),
-        mentions=mentioned([*result.nodes, *all_nodes(node.args), *node.decorator_list]),
+        mentions=canonical.mentioned([*result.nodes, *syntax.all_nodes(node.args), *node.decorator_list]),
         parameters=tuple(parameters),
         calls=tuple(calls),
         lines=tuple(canonical.lines_of(node)),
@@ -231,9 +222,9 @@ def _parameters(arguments: ast.arguments) -> tuple[str, list[Parameter]]:
     """Return ``(self, x, /, y=1, *, z=None)``, and each parameter of it."""
     defaults = filter(None, [*arguments.defaults, *arguments.kw_defaults])
     first, kind, words, parameters = len(arguments.posonlyargs), "normal", list[str](), list[Parameter]()
-    for place, word in enumerate(parameter_words(arguments)):
+    for place, word in enumerate(syntax.parameter_words(arguments)):
         name, stars = word.strip("*="), "*" * word.count("*")
-        default = exact(next(defaults)) if word.endswith("=") else None
+        default = canonical.exact(next(defaults)) if word.endswith("=") else None
         if name:
             parameters.append(Parameter(name, stars or ("positional" if place < first else kind), default))
         kind = "keyword" if stars else kind
@@ -241,7 +232,7 @@ def _parameters(arguments: ast.arguments) -> tuple[str, list[Parameter]]:
     return f"({', '.join(words)})", parameters
 
 
-def _imports(tree: ast.Module) -> list[Import]:
+def _imports(tree: ast.Module) -> list[_Import]:
     """Return all imports by their dotted names. Required are those that run whenever the file is loaded: not in a
     function, under a condition, or in a ``try`` that a failed import does not leave. Demanded are those whose package
     transformers looks for before it loads the file (get_imports in its dynamic_module_utils.py): anywhere but in a
@@ -258,16 +249,16 @@ def _imports(tree: ast.Module) -> list[Import]:
             case ast.ImportFrom(module=module, names=aliases, level=level):  # `from . import modeling` names a file
                 names = ["." * level + (f"{module}." if module else "") + alias.name for alias in aliases]
             case ast.Try(handlers=handlers):
-                kinds = [kind for handler in handlers if handler.type for kind in all_nodes(handler.type)]
+                kinds = [kind for handler in handlers if handler.type for kind in syntax.all_nodes(handler.type)]
                 catches_all = any(handler.type is None for handler in handlers)
-                survives = catches_all or not _FAILED_IMPORT.isdisjoint(names_in(kinds))
+                survives = catches_all or not _FAILED_IMPORT.isdisjoint(syntax.names_in(kinds))
                 always, demanded = ("finalbody",) if survives else ("body", "finalbody"), False
             case ast.If(test=test):
-                calls = names_in(inner.func for inner in all_nodes(test) if isinstance(inner, ast.Call))
+                calls = syntax.names_in(inner.func for inner in syntax.all_nodes(test) if isinstance(inner, ast.Call))
                 demanded = demanded and not any(name.endswith("available") for name in calls)
         for name in names:
             before = imports.get(name, (False, False))
             imports[name] = (before[0] or required, before[1] or (demanded and not name.startswith(".")))
         for field in _INNER:
             waiting += [(inner, required and field in always, demanded) for inner in getattr(node, field, ())]
-    return [Import(name, *imports[name]) for name in sorted(imports)]
+    return [_Import(name, *imports[name]) for name in sorted(imports)]

@@ -8,16 +8,7 @@ from typing import Any
 
 from envdoctor.revision.comparer import Change, read_json
 from envdoctor.revision.hub.snapshot import Snapshot, Unread
-from envdoctor.revision.weights.parts.layouts import (
-    TensorGroup,
-    WeightLayout,
-    gigabytes,
-    group,
-    leaf,
-    pattern_of,
-    size_of,
-    spell_shape,
-)
+from envdoctor.revision.weights.parts import layouts
 from envdoctor.system.message import Message, listed
 
 # Which removed tensors live on under other names: by shape and running numbers, whole, split or fused.
@@ -33,12 +24,12 @@ _PARTS = [names.split() for names in ("q k v", "query key value", "wq wk wv", "k
 
 #: Patterns of one side and what they became on the other: one to one, one to many (split) or many to one (fused). The
 #: shapes fit; whether the values do is not known.
-_Rename = tuple[tuple[TensorGroup, ...], tuple[TensorGroup, ...]]
+_Rename = tuple[tuple[layouts.TensorGroup, ...], tuple[layouts.TensorGroup, ...]]
 #: A name, and the groups that belong together under it, as one thing to find again.
-_Module = tuple[str, list[TensorGroup]]
+_Module = tuple[str, list[layouts.TensorGroup]]
 
 
-def _take_renames(gone: dict[str, TensorGroup], come: dict[str, TensorGroup]) -> list[_Rename]:
+def _take_renames(gone: dict[str, layouts.TensorGroup], come: dict[str, layouts.TensorGroup]) -> list[_Rename]:
     """Take the groups that belong together out of both tables; what stays was really removed or added."""
     renames: list[_Rename] = [((whole,), parts) for whole, parts in _splits(gone, come)]
     renames += [(parts, (whole,)) for whole, parts in _splits(come, gone)]
@@ -47,7 +38,7 @@ def _take_renames(gone: dict[str, TensorGroup], come: dict[str, TensorGroup]) ->
     for split_off in (True, False):
         buckets: dict[object, tuple[list[_Module], list[_Module]]] = {}
         for side, groups in enumerate((gone, come)):
-            modules: dict[str, list[TensorGroup]] = {}
+            modules: dict[str, list[layouts.TensorGroup]] = {}
             for pattern in sorted(groups):
                 parent = pattern.rpartition(".")[0] if split_off else pattern
                 modules.setdefault(parent or pattern, []).append(groups[pattern])
@@ -62,7 +53,7 @@ def _take_renames(gone: dict[str, TensorGroup], come: dict[str, TensorGroup]) ->
     return sorted(renames, key=lambda rename: rename[0][0].pattern)
 
 
-def _likeness(item: TensorGroup, dimension: int = 0) -> object:
+def _likeness(item: layouts.TensorGroup, dimension: int = 0) -> object:
     """Return what tensors share with what they became, or were made of: ending, running numbers, and shapes from a
     dimension on. Numbers count from the smallest: layers 1 to 32 may have become 0 to 31."""
     lowest = [min(column) for column in zip(*item.numbers, strict=False)]
@@ -81,17 +72,17 @@ def _pairs(before: list[_Module], after: list[_Module], *, likeness: bool) -> li
         for j, (other, others) in enumerate(after):
             matcher.set_seq1(other)
             # The module's own name says more than the path to it, which a rename often changes as a whole.
-            own = leaf(groups[0].pattern) == leaf(others[0].pattern)
+            own = layouts.leaf(groups[0].pattern) == layouts.leaf(others[0].pattern)
             scored.append((-(matcher.ratio() + (1.0 if own else 0.0)), i, j))
     left, right = dict(enumerate(before)), dict(enumerate(after))
     return [(left.pop(i), right.pop(j)) for _, i, j in sorted(scored) if i in left and j in right]
 
 
 def _splits(
-    wholes: dict[str, TensorGroup], parts: dict[str, TensorGroup]
-) -> Iterator[tuple[TensorGroup, tuple[TensorGroup, ...]]]:
+    wholes: dict[str, layouts.TensorGroup], parts: dict[str, layouts.TensorGroup]
+) -> Iterator[tuple[layouts.TensorGroup, tuple[layouts.TensorGroup, ...]]]:
     """Yield fused groups whose first dimension is the sum of others', and take both out of the tables."""
-    candidates: dict[object, list[TensorGroup]] = {}
+    candidates: dict[object, list[layouts.TensorGroup]] = {}
     for item in parts.values():
         candidates.setdefault(_likeness(item, 1), []).append(item)
     for pattern, whole in list(wholes.items()):
@@ -105,10 +96,10 @@ def _splits(
                     del parts[item.pattern]
 
 
-def _choose(whole: TensorGroup, near: list[TensorGroup]) -> tuple[TensorGroup, ...] | None:
-    parents: dict[str, dict[str, TensorGroup]] = {}
+def _choose(whole: layouts.TensorGroup, near: list[layouts.TensorGroup]) -> tuple[layouts.TensorGroup, ...] | None:
+    parents: dict[str, dict[str, layouts.TensorGroup]] = {}
     for item in near:
-        role = _ENDINGS.sub("", leaf(item.pattern)).lower()
+        role = _ENDINGS.sub("", layouts.leaf(item.pattern)).lower()
         parents.setdefault(item.pattern.rsplit(".", 2)[0], {})[role] = item
     # A vision tower has a q, k and v of its own: the path that shares most components comes first.
     components = set(whole.pattern.split("."))
@@ -123,7 +114,7 @@ def _choose(whole: TensorGroup, near: list[TensorGroup]) -> tuple[TensorGroup, .
     return fitting[0] if len(fitting) == 1 else None
 
 
-def _adds_up(whole: TensorGroup, parts: Iterable[TensorGroup]) -> bool:
+def _adds_up(whole: layouts.TensorGroup, parts: Iterable[layouts.TensorGroup]) -> bool:
     """Return whether the parts have together as many rows as the whole, tensor by tensor."""
     for one, *specs in zip(whole.specs, *(item.specs for item in parts), strict=True):
         if not all(spec.shape for spec in (one, *specs)) or sum(spec.shape[0] for spec in specs) != one.shape[0]:
@@ -141,13 +132,13 @@ _change = partial(Change, "weights")
 
 
 #: Heads with the files that hold them.
-_Heads = list[tuple[str, TensorGroup]]
+_Heads = list[tuple[str, layouts.TensorGroup]]
 #: Changes, one a cause, and those of every name pattern (``--tensors``).
 _Differences = tuple[list[Change], list[Change]]
 
 
 def compare_layouts(
-    old: WeightLayout, new: WeightLayout, snapshots: tuple[Snapshot, Snapshot], *, relaid: bool
+    old: layouts.WeightLayout, new: layouts.WeightLayout, snapshots: tuple[Snapshot, Snapshot], *, relaid: bool
 ) -> _Differences:
     """Compare what was read of one set; ``relaid`` says that its files are cut differently."""
     whole = not old.unread and not new.unread
@@ -156,7 +147,7 @@ def compare_layouts(
     reshaped = [name for name, spec, other in both if spec.shape != other.shape]
     embedding, covered = _embeddings(old, new, snapshots[1])
     gone, come = (
-        group((name for name in one.tensors if whole and not _lives_on(name, one, other.tensors)), one.tensors)
+        layouts.group((name for name in one.tensors if whole and not _lives_on(name, one, other.tensors)), one.tensors)
         for one, other in ((old, new), (new, old))
     )
     renames = _take_renames(gone, come)
@@ -173,12 +164,12 @@ def compare_layouts(
     parts.append(_one_sided("tensor-added", come, new))
     if new.twice and not old.twice:
         first = new.twice[0]
-        again = [_change("tensor-twice", new.where[first], pattern_of(first)[0], count=len(new.twice))]
+        again = [_change("tensor-twice", new.where[first], layouts.pattern_of(first)[0], count=len(new.twice))]
         parts.append((again, again))
     return [change for part in parts for change in part[0]], [change for part in parts for change in part[1]]
 
 
-def _lives_on(name: str, layout: WeightLayout, others: Collection[str]) -> bool:
+def _lives_on(name: str, layout: layouts.WeightLayout, others: Collection[str]) -> bool:
     """Return whether it shares its storage with a tensor that the other side has: pickles name a tied head."""
     owner = layout.twins.get(name, name)
     return owner in others or any(other in others for other, first in layout.twins.items() if first == owner)
@@ -211,7 +202,9 @@ def _heads(removed: _Heads, added: _Heads, snapshots: tuple[Snapshot, Snapshot])
                 yield _change(kind, path, head.pattern, before, after, len(head.names))
 
 
-def _embeddings(old: WeightLayout, new: WeightLayout, new_snapshot: Snapshot) -> tuple[list[Change], set[str]]:
+def _embeddings(
+    old: layouts.WeightLayout, new: layouts.WeightLayout, new_snapshot: Snapshot
+) -> tuple[list[Change], set[str]]:
     """Return the changes ``embedding-rows`` and ``rows-differ-from-config``, and the tensor names that they cover."""
     changes: list[Change] = []
     covered: set[str] = set()
@@ -241,19 +234,19 @@ def _embeddings(old: WeightLayout, new: WeightLayout, new_snapshot: Snapshot) ->
     return changes, covered
 
 
-def _retyped(names: Sequence[str], old: WeightLayout, new: WeightLayout) -> _Differences:
+def _retyped(names: Sequence[str], old: layouts.WeightLayout, new: layouts.WeightLayout) -> _Differences:
     changes: list[Change] = []
     patterns: list[Change] = []
     pairs: dict[tuple[str, str], list[str]] = {}
     for name in names:
         pairs.setdefault((old.tensors[name].dtype, new.tensors[name].dtype), []).append(name)
     for dtypes, members in pairs.items():
-        groups = group(members, new.tensors)
+        groups = layouts.group(members, new.tensors)
         for pattern, item in groups.items():
             path, count = new.where[item.names[0]], len(item.names)
             patterns.append(_change("tensor-retyped", path, pattern, *dtypes, count))
-        was, now = (sum(size_of(layout.tensors[name])[1] for name in members) for layout in (old, new))
-        sizes, path, count = f"{gigabytes(was)} → {gigabytes(now)}", new.where[members[0]], len(members)
+        was, now = (sum(layouts.size_of(layout.tensors[name])[1] for name in members) for layout in (old, new))
+        sizes, path, count = f"{layouts.gigabytes(was)} → {layouts.gigabytes(now)}", new.where[members[0]], len(members)
         parts = [pattern.split(".") for pattern in groups]
         shared = takewhile(lambda part: len(set(part)) == 1, zip(*parts, strict=False))
         common = ".".join(parts[0] if len(parts) == 1 else [*(part[0] for part in shared), "*"])
@@ -261,13 +254,13 @@ def _retyped(names: Sequence[str], old: WeightLayout, new: WeightLayout) -> _Dif
     return changes, patterns
 
 
-def _reshaped(names: Sequence[str], old: WeightLayout, new: WeightLayout) -> _Differences:
+def _reshaped(names: Sequence[str], old: layouts.WeightLayout, new: layouts.WeightLayout) -> _Differences:
     changes: list[Change] = []
-    for pattern, item in group(names, new.tensors).items():
+    for pattern, item in layouts.group(names, new.tensors).items():
         shapes = [(old.tensors[name].shape, spec.shape) for name, spec in zip(item.names, item.specs, strict=True)]
         more = len(set(shapes)) - 1
         detail = Message("and {} more pairs of shapes", more) if more else None
-        was, now = map(spell_shape, shapes[0])
+        was, now = map(layouts.spell_shape, shapes[0])
         changes.append(_change("tensor-reshaped", new.where[item.names[0]], pattern, was, now, len(shapes), detail))
     rest = changes[_MOST_RESHAPED:]
     if not rest:
@@ -277,7 +270,7 @@ def _reshaped(names: Sequence[str], old: WeightLayout, new: WeightLayout) -> _Di
     return [*changes[:_MOST_RESHAPED], last], changes
 
 
-def _renamed(renames: Sequence[_Rename], new: WeightLayout) -> _Differences:
+def _renamed(renames: Sequence[_Rename], new: layouts.WeightLayout) -> _Differences:
     if not renames:
         return [], []
     patterns: list[Change] = []
@@ -303,14 +296,14 @@ def _module_names(renames: Sequence[_Rename]) -> tuple[list[str], list[str]]:
     firsts = [(rename, rename[0][0]) for rename in renames]
     inner = [rename for rename, item in firsts if "{i}" in item.pattern and len(item.specs[0].shape) == 2]
     for chosen in (inner, renames):
-        was, now = ({leaf(item.pattern): None for rename in chosen for item in rename[side]} for side in (0, 1))
+        was, now = ({layouts.leaf(item.pattern): None for rename in chosen for item in rename[side]} for side in (0, 1))
         gone, come = [name for name in was if name not in now], [name for name in now if name not in was]
         if gone or come:
             return gone, come
     return [], []
 
 
-def _one_sided(kind: str, groups: Mapping[str, TensorGroup], layout: WeightLayout) -> _Differences:
+def _one_sided(kind: str, groups: Mapping[str, layouts.TensorGroup], layout: layouts.WeightLayout) -> _Differences:
     if not groups:
         return [], []
 
@@ -319,11 +312,11 @@ def _one_sided(kind: str, groups: Mapping[str, TensorGroup], layout: WeightLayou
 
     patterns = []
     for item in groups.values():
-        spec = f"{item.specs[0].dtype} {spell_shape(item.specs[0].shape)}"
+        spec = f"{item.specs[0].dtype} {layouts.spell_shape(item.specs[0].shape)}"
         patterns.append(_change(kind, layout.where[item.names[0]], item.pattern, *sides(spec), len(item.names)))
     sizes, total = [item.bytes for item in groups.values()], sum(change.count for change in patterns)
     largest = patterns[sizes.index(max(sizes))]
-    amount = sides(Message("{} tensor{}, {}", total, "" if total == 1 else "s", gigabytes(sum(sizes))))
+    amount = sides(Message("{} tensor{}, {}", total, "" if total == 1 else "s", layouts.gigabytes(sum(sizes))))
     others = [pattern for pattern in groups if pattern != largest.symbol]
     detail = Message("also {}", listed(others)) if others else None
     return [_change(kind, largest.path, largest.symbol, *amount, total, detail)], patterns
