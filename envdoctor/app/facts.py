@@ -16,9 +16,8 @@ from envdoctor.facts.values import ABSENT, Fact, Origin, Records, Unknown, Value
 from envdoctor.judge.derivations import derive
 from envdoctor.matrix.matrix import Matrix
 from envdoctor.observe import sources as observed
-from envdoctor.observe.errors import ObservationError
 from envdoctor.observe.gather import gather
-from envdoctor.observe.request import Request, Target
+from envdoctor.observe.request import ObservationError, Request, Target
 from envdoctor.observe.sources import cut_short, notes_of, observe_environment, platform_name
 from envdoctor.report.report import Notice
 from envdoctor.system.cache import cache_home
@@ -27,9 +26,9 @@ from envdoctor.system.message import Message, did_you_mean, said_by
 if TYPE_CHECKING:
     from datetime import date
 
+    from envdoctor.observe.documents.facts_file import Assignment
     from envdoctor.observe.locate.layout import Layout
     from envdoctor.observe.model.config import Shape
-    from envdoctor.observe.recipe.assignments import Assignment
     from envdoctor.observe.recipe.files import RecipeFileError
     from envdoctor.observe.recipe.recipe import Recipe
     from envdoctor.revision.hub.online import Access
@@ -461,7 +460,7 @@ def _assigned(sources: Sources, matrix: Matrix) -> list[Fact]:
     targets = [*target_facts(sources.target, matrix.registry), *sources.given]
     if not (sources.configured or sources.assignments):
         return targets
-    from envdoctor.observe.recipe.assignments import AssignmentError, parse_assignments
+    from envdoctor.observe.documents.facts_file import AssignmentError, parse_assignments
 
     def formats() -> Sequence[Mapping[str, Any]]:
         return matrix.rows("recipe-formats", "format")

@@ -12,8 +12,7 @@ from typing import Any
 from envdoctor import __version__
 from envdoctor.facts.factset import FactSet, Kept
 from envdoctor.facts.values import Fact, Unknown, restored, written
-from envdoctor.observe.errors import ObservationError
-from envdoctor.observe.request import Observer, Request
+from envdoctor.observe.request import ObservationError, Observer, Request
 from envdoctor.system.cache import CacheFolder, same_looks, settled, written_looks
 from envdoctor.system.files import Files, Looks, Spent, digest
 from envdoctor.system.message import Message, packed, said_by, unpacked
@@ -25,12 +24,12 @@ _OBSERVERS = (
     ("machine", "machine.system", "system variables"),
     ("packages", "packages.installed", "installed"),
     ("packages", "machine.system", "build_parts"),
-    ("packages", "packages.builds", "shared_files"),
+    ("packages", "packages.version_files", "shared_files"),
     ("binaries", "binaries.loading", "library_shadow"),
     ("source", "packages.link", "link"),
     ("packages", "packages.import_shadow", "import_shadow"),
     ("packages", "packages.package_damage", "package_damage"),
-    ("packages", "packages.builds", "torch_build"),
+    ("packages", "packages.version_files", "torch_build"),
     ("binaries", "binaries.extension", "extension"),
     ("binaries", "binaries.loading", "torch_archs torch_loading libstdcxx"),
     ("model", "model.config", "config named"),
