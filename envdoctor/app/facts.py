@@ -16,8 +16,9 @@ from envdoctor.facts.values import ABSENT, Fact, Origin, Records, Unknown, Value
 from envdoctor.judge.derivations import derive
 from envdoctor.matrix.matrix import Matrix
 from envdoctor.observe import sources as observed
+from envdoctor.observe.errors import ObservationError
 from envdoctor.observe.gather import gather
-from envdoctor.observe.request import ObservationError, Request, Target
+from envdoctor.observe.request import Request, Target
 from envdoctor.observe.sources import cut_short, notes_of, observe_environment, platform_name
 from envdoctor.report.report import Notice
 from envdoctor.system.cache import cache_home

@@ -13,10 +13,10 @@ from envdoctor.judge.derivations import with_facts
 from envdoctor.judge.derivations.model import takes_sdpa
 from envdoctor.judge.finding import Policy
 from envdoctor.matrix.matrix import Matrix
+from envdoctor.observe.errors import ObservationError
 from envdoctor.observe.model.config import Shape
 from envdoctor.observe.model.files import read_object
 from envdoctor.observe.model.names import resolve
-from envdoctor.observe.request import ObservationError
 from envdoctor.peak.model import model_of, words_of
 from envdoctor.peak.prediction import USUAL, predict
 from envdoctor.peak.recipe import batch_of, engine_of, settings_of

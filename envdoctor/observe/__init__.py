@@ -15,6 +15,7 @@ __all__, __getattr__ = door(
         "documents.locks.lock": "LockError",
         "documents.reports.report_file": "report_facts",
         "documents.tracebacks": "Failure failure_of imported_in module_of numbered read_error Reading",
+        "errors": "ObservationError",
         "gather": "observers",
         "locate.layout": "EnvironmentNotFound EnvironmentUnreadable Layout",
         "locate.target": "choose Running",
@@ -24,7 +25,7 @@ __all__, __getattr__ = door(
         "NamedModel NameProblem parse_name printable resolve spellings",
         "recipe.files": "RecipeFileError",
         "recipe.recipe": "read_recipe Recipe",
-        "request": "ObservationError Request Target",
+        "request": "Request Target",
         "sources": "Ask cut_short DOCUMENTS Environment notes_of observe_environment platform_name SOURCES",
     },
 )

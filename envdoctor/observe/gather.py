@@ -12,7 +12,8 @@ from typing import Any
 from envdoctor import __version__
 from envdoctor.facts.factset import FactSet, Kept
 from envdoctor.facts.values import Fact, Unknown, restored, written
-from envdoctor.observe.request import ObservationError, Observer, Request
+from envdoctor.observe.errors import ObservationError
+from envdoctor.observe.request import Observer, Request
 from envdoctor.system.cache import CacheFolder, same_looks, settled, written_looks
 from envdoctor.system.files import Files, Looks, Spent, digest
 from envdoctor.system.message import Message, packed, said_by, unpacked

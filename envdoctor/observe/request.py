@@ -1,5 +1,4 @@
-"""What an observation is asked to look at, one request for all observations of a run; what an observer is, and the one
-error that a caller can handle."""
+"""What an observation is asked to look at, one request for all observations of a run; and what an observer is."""
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -8,21 +7,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from envdoctor.facts.factset import FactSet
 from envdoctor.facts.values import Fact, Unknown, Value
 from envdoctor.system.files import Files
-from envdoctor.system.message import Message, MessageError
+from envdoctor.system.message import Message
 
 if TYPE_CHECKING:
     from envdoctor.observe.locate.layout import Layout
     from envdoctor.observe.model.names import ModelSource
-
-
-class ObservationError(MessageError):
-    """What was named is not there, or nothing of it can be read. The message is a sentence for the user.
-
-    ``usage`` is true when what the user wrote is wrong, and false when the job could not be done. ``text`` is what was
-    read and holds no fact.
-    """
-
-    usage, text = True, ""
 
 
 class Target(NamedTuple):

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from envdoctor.facts.factset import FactSet
 from envdoctor.facts.values import Records
 from envdoctor.matrix.matrix import Matrix
-from envdoctor.observe.request import ObservationError, Request, Target
+from envdoctor.observe.errors import ObservationError
+from envdoctor.observe.request import Request, Target
 from envdoctor.system.files import Spent
 from envdoctor.system.message import Message
 

@@ -10,8 +10,9 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from envdoctor.facts.values import ABSENT, Origin, Records, Value
+from envdoctor.observe.errors import ObservationError
 from envdoctor.observe.model.names import printable
-from envdoctor.observe.request import Found, ObservationError, Request, observes
+from envdoctor.observe.request import Found, Request, observes
 from envdoctor.system.asking import ChildProblem, Limits, ask
 from envdoctor.system.files import Budget, Files, Spent, because_of
 from envdoctor.system.message import Message, said_by

@@ -23,7 +23,7 @@ from envdoctor.facts.registry import (
     unlisted,
 )
 from envdoctor.facts.values import ABSENT, Fact, Records, Unknown, Value, spell
-from envdoctor.observe.request import ObservationError
+from envdoctor.observe.errors import ObservationError
 from envdoctor.system.documents import content_of
 from envdoctor.system.message import Message, MessageError, did_you_mean, joined, listed, quoted, said_by, unpacked
 

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from envdoctor.facts.values import Unknown
+from envdoctor.observe.errors import ObservationError
 from envdoctor.observe.locate.installation import (
     WINDOWS,
     Installation,
@@ -21,7 +22,6 @@ from envdoctor.observe.locate.installation import (
     implementation_of,
     version_from_files,
 )
-from envdoctor.observe.request import ObservationError
 from envdoctor.system.files import Budget, Files, because_of
 from envdoctor.system.message import Message
 

@@ -10,9 +10,10 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from envdoctor.facts.values import ABSENT, Unknown, Value
+from envdoctor.observe.errors import ObservationError
 from envdoctor.observe.model.files import read_object
 from envdoctor.observe.model.names import cache_folder, closed_part
-from envdoctor.observe.request import Found, ObservationError, Request, observes
+from envdoctor.observe.request import Found, Request, observes
 from envdoctor.system.files import Files, because_of
 from envdoctor.system.message import Message, said_by
 

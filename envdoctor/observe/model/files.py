@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from envdoctor.facts.values import Unknown
+from envdoctor.observe.errors import ObservationError
 from envdoctor.observe.model.names import printable
-from envdoctor.observe.request import ObservationError
 from envdoctor.system.files import Files, because_of
 from envdoctor.system.message import Message, MessageError
 

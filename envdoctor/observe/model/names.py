@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from envdoctor.facts.values import NOT_GIVEN, Unknown, Value
-from envdoctor.observe.request import ObservationError
+from envdoctor.observe.errors import ObservationError
 from envdoctor.system.files import Files
 from envdoctor.system.message import Message, MessageError
 

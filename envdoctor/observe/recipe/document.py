@@ -8,7 +8,7 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from envdoctor.facts.values import Origin
-from envdoctor.observe.request import ObservationError
+from envdoctor.observe.errors import ObservationError
 from envdoctor.system.message import Message
 
 #: What is named by its path from the project's root is looked for in so many folders above the one that names it.

@@ -276,7 +276,9 @@ class _Script(Calls):
     def value(self, node: ast.expr, scope: dict[str, Any]) -> Any:
         """Evaluate an expression; its calls are told."""
         if type(node) in self._visits:
-            return super().value(node, scope)
+            value = super().value(node, scope)
+            is_made = isinstance(value, list) and isinstance(getattr(node, "slice", node), (ast.Slice, ast.BinOp))
+            return UNKNOWN if is_made else value  # of lists, which may have grown since
         self.step()
         if isinstance(node, ast.Constant):
             return node.value

@@ -170,6 +170,7 @@ class Calls(Expressions):
                 same_model = "model" if action in _SAME_MODEL else method if action == "parameters" else ""
                 return Loaded(same_model, call) if same_model else UNKNOWN
         first = values[0] if values else UNKNOWN
+        plain = (*_PLAIN, type(None), *([list] if name == "len" else []))  # a list may have grown since
         match name, last, values:
             case _, "from_pretrained", _:
                 is_told = bool(self.calls) and self.calls[-1][0].endswith("from_pretrained")
@@ -184,7 +185,7 @@ class Calls(Expressions):
                 return UNKNOWN if getattr(first, "open", False) else self._new(dict(first))
             case _, "deepcopy" | "to_container" | "to_object", [dict(), *_]:
                 return first
-            case _ if name in PLAIN_CALLS and not keywords and not any(isinstance(value, dict) for value in values):
+            case _ if name in PLAIN_CALLS and not keywords and all(isinstance(value, plain) for value in values):
                 return builtin(name, values)
             case "os.environ.get" | "os.getenv" | "environ.get" | "getenv", _, [str(key), *_] if key in _OF_LAUNCHERS:
                 return UNKNOWN  # none under python, one for each process under torchrun
@@ -292,7 +293,7 @@ class Calls(Expressions):
                     self._put(base, key, item.value, item.line)
             case (dict(), "copy" | "items", _) | (str(), "read" | "resolve" | "absolute" | "as_posix", _):
                 return base  # a file is its name
-            case str() | list(), _, _ if not keywords:
+            case str(), _, _ if not keywords:
                 return own_method(base, name, [*values])
         return UNKNOWN
 

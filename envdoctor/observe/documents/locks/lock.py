@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from envdoctor.facts.values import Fact, Origin, Unknown
 from envdoctor.matrix.ledger_taking import AskedRequirement
 from envdoctor.matrix.toml_files import TomlError, parse_toml
-from envdoctor.observe.request import ObservationError
+from envdoctor.observe.errors import ObservationError
 from envdoctor.system.documents import content_of, text_of
 from envdoctor.system.message import Message, listed
 from envdoctor.versions.pep440 import is_version

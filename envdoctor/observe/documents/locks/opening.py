@@ -30,7 +30,7 @@ from envdoctor.observe.documents.locks.lock import (
     with_python,
 )
 from envdoctor.observe.documents.locks.taking import Resolve, records, take
-from envdoctor.observe.request import ObservationError
+from envdoctor.observe.errors import ObservationError
 from envdoctor.system.asking import ChildProblem
 from envdoctor.system.files import Budget, Files, Spent
 from envdoctor.system.message import Message, listed

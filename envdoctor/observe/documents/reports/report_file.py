@@ -14,6 +14,7 @@ from envdoctor.matrix.matrix import Matrix
 from envdoctor.observe.documents.reports.claims import Claim, gpu_fact
 from envdoctor.observe.documents.reports.lines import standing, traces
 from envdoctor.observe.documents.tracebacks import visible
+from envdoctor.observe.errors import ObservationError
 from envdoctor.observe.model.config import words_of
 from envdoctor.observe.model.names import is_repo_name
 from envdoctor.observe.recipe.document import Part, RecipeError, read_document
@@ -21,7 +22,6 @@ from envdoctor.observe.recipe.files import RecipeFile
 from envdoctor.observe.recipe.formats import Format, Formats
 from envdoctor.observe.recipe.parts import command_parts, python_calls
 from envdoctor.observe.recipe.recipe import Recipe, recipe_of
-from envdoctor.observe.request import ObservationError
 from envdoctor.system.documents import decoded, read_named
 from envdoctor.system.files import because_of
 from envdoctor.system.message import Message, joined
