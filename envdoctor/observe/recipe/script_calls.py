@@ -170,7 +170,7 @@ class Calls(Expressions):
                 same_model = "model" if action in _SAME_MODEL else method if action == "parameters" else ""
                 return Loaded(same_model, call) if same_model else UNKNOWN
         first = values[0] if values else UNKNOWN
-        plain = (*_PLAIN, type(None), *([list] if name == "len" else []))  # a list may have grown since
+        plain: tuple[type, ...] = (*_PLAIN, type(None), *([list] if name == "len" else []))  # lists may have grown
         match name, last, values:
             case _, "from_pretrained", _:
                 is_told = bool(self.calls) and self.calls[-1][0].endswith("from_pretrained")
