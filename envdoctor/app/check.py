@@ -234,7 +234,7 @@ def command_about(command: str, sources: Sources, *more: str) -> str:
     """Return another command about the same environment, model and recipe."""
     from shlex import quote
 
-    from envdoctor.observe.recipe.assignments import key_of, typed
+    from envdoctor.observe.documents.facts_file import key_of, typed
 
     words = ["envdoctor", command]
     for option in ("python", "lock", "facts") if command == "memory" else ("python",):
@@ -251,7 +251,7 @@ def command_about(command: str, sources: Sources, *more: str) -> str:
 
 def _supposed(sources: Sources) -> bool:
     """Return whether the judged packages may differ from those that an experiment would run with."""
-    from envdoctor.observe.recipe.assignments import key_of
+    from envdoctor.observe.documents.facts_file import key_of
 
     keys = map(key_of, (*sources.configured, *sources.assignments))
     return sources.facts is not None or any(key.startswith(("pkg.", "torch.", "python.")) for key in keys)

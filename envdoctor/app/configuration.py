@@ -149,7 +149,7 @@ def _complaints(document: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _ignore(entry: Mapping[str, Any], origin: str) -> Ignore:
-    from envdoctor.observe.recipe.assignments import spelled
+    from envdoctor.observe.documents.facts_file import spelled
 
     pairs = dict(_flat(entry.get("where", {})))
     where = {key: f"{value:g}" if isinstance(value, float) else spelled(value) for key, value in pairs.items()}

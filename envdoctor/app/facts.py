@@ -27,9 +27,9 @@ from envdoctor.system.message import Message, did_you_mean, said_by
 if TYPE_CHECKING:
     from datetime import date
 
+    from envdoctor.observe.documents.facts_file import Assignment
     from envdoctor.observe.locate.layout import Layout
     from envdoctor.observe.model.config import Shape
-    from envdoctor.observe.recipe.assignments import Assignment
     from envdoctor.observe.recipe.files import RecipeFileError
     from envdoctor.observe.recipe.recipe import Recipe
     from envdoctor.revision.hub.online import Access
@@ -461,7 +461,7 @@ def _assigned(sources: Sources, matrix: Matrix) -> list[Fact]:
     targets = [*target_facts(sources.target, matrix.registry), *sources.given]
     if not (sources.configured or sources.assignments):
         return targets
-    from envdoctor.observe.recipe.assignments import AssignmentError, parse_assignments
+    from envdoctor.observe.documents.facts_file import AssignmentError, parse_assignments
 
     def formats() -> Sequence[Mapping[str, Any]]:
         return matrix.rows("recipe-formats", "format")

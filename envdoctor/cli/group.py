@@ -252,7 +252,7 @@ def cli() -> None:
 
 def _fact_of(option: str, arguments: Sequence[str]) -> Message | None:
     """Return the ``--set`` for an option that is a fact's name, a trainer's or ours: ``--max-length 2048``."""
-    from envdoctor.observe.recipe.assignments import fact_called
+    from envdoctor.observe.documents.facts_file import fact_called
 
     matrix = load_matrix()
     word = option.strip("-").replace("-", "_")

@@ -10,8 +10,8 @@ __all__, __getattr__ = door(
     __name__,
     {
         "binaries.elf_file": "ElfError ElfFile gnu_hash",
-        "documents.facts_file": "drift_between facts_of_document FactsFileError FLIGHT_SCHEMA load_facts_document "
-        "read_facts_file SCHEMA to_compare",
+        "documents.facts_file": "AssignmentError drift_between facts_of_document FactsFileError FLIGHT_SCHEMA "
+        "load_facts_document parse_assignments read_facts_file SCHEMA to_compare",
         "documents.locks.lock": "LockError",
         "documents.reports.report_file": "report_facts",
         "documents.tracebacks": "Failure failure_of imported_in module_of numbered read_error Reading",
@@ -23,7 +23,6 @@ __all__, __getattr__ = door(
         "model.files": "AUTO_MAP_FILES entries JsonObject JsonProblem LARGEST parse_object read_bytes read_object",
         "model.names": "cache_folder cached_repos CachedCommit commit_of_path is_repo_name is_revision matching "
         "NamedModel NameProblem parse_name printable resolve spellings",
-        "recipe.assignments": "AssignmentError parse_assignments",
         "recipe.files": "RecipeFileError",
         "recipe.recipe": "read_recipe Recipe",
         "request": "Request Target",

@@ -1,13 +1,12 @@
-"""Find the value of an expression, if it can be known without running anything: guards of imports consist of such.
+"""Find the values of guards of imports.
 
 It knows the answers of functions and methods whose code is not followed (builtins, the standard library, packaging).
 """
 
 import ast
 import builtins
-import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 from envdoctor.source.library import Library
 from envdoctor.source.names import Names
@@ -15,8 +14,10 @@ from envdoctor.source.values import (
     MOST,
     MOST_ROUNDS,
     PLAIN,
+    REFUSED,
     UNKNOWN,
     Class,
+    Expressions,
     Failed,
     Frame,
     Function,
@@ -24,48 +25,27 @@ from envdoctor.source.values import (
     Reference,
     Version,
     World,
+    builtin,
     is_known,
     is_known_deep,
     is_small,
     joined,
+    own_method,
     truth,
 )
 from envdoctor.versions.pep440 import NotASpecifier, base_release, satisfies
 from envdoctor.versions.requirement import NotARequirement, read_requirement
 
-_TEXT_METHODS = frozenset(
-    ("upper", "lower", "strip", "lstrip", "rstrip", "split", "startswith", "endswith", "replace", "partition")
-)
-_OTHER_METHODS = frozenset(("union", "keys", "values", "items", "copy", "get", "count", "index", "difference"))
-#: The errors of a method for arguments that it refuses, or of a value that lacks the method.
-_REFUSED = (TypeError, ValueError, KeyError, IndexError, AttributeError)
 _CHANGING = frozenset(
     ("append", "extend", "update", "add", "setdefault", "pop", "remove", "insert", "clear", "discard")
 )
-_CALLS: Mapping[str, Callable[..., Any]] = {
-    name: getattr(builtins, name)
-    for name in (
-        *("len", "str", "int", "bool", "tuple", "list", "set", "frozenset", "dict"),
-        *("any", "all", "sorted", "min", "max"),
-    )
-}
 _BUILTINS = frozenset(dir(builtins))
 MOST_STEPS = 5_000_000
 #: Packages whose functions guards compare versions with.
 COMPARING = ("packaging", "importlib_metadata", "pkg_resources")
-_COMPARE: Mapping[type, tuple[str, Callable[[Any, Any], bool]]] = {
-    ast.Is: ("is", operator.is_),
-    ast.IsNot: ("is not", operator.is_not),
-    ast.In: ("in", lambda left, right: left in right),
-    ast.NotIn: ("not in", lambda left, right: left not in right),
-    ast.Eq: ("==", operator.eq),
-    ast.NotEq: ("!=", operator.ne),
-    ast.Lt: ("<", operator.lt),
-    ast.LtE: ("<=", operator.le),
-    ast.Gt: (">", operator.gt),
-    ast.GtE: (">=", operator.ge),
-}
 _OPERATORS = {"eq": ast.Eq, "ne": ast.NotEq, "lt": ast.Lt, "le": ast.LtE, "gt": ast.Gt, "ge": ast.GtE}
+_SPELLED = {ast.Eq: "==", ast.NotEq: "!=", ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">="}
+_SEQUENCES: Mapping[type, Callable[[list[Any]], Any]] = {ast.Tuple: tuple, ast.List: list, ast.Set: set}
 
 
 class OutOfBudget(Exception):
@@ -89,7 +69,7 @@ class More:
         setattr(self._following, self._counter, getattr(self._following, self._counter) - 1)
 
 
-class Deciding:
+class Deciding(Expressions):
     """The values of expressions in one environment, while what an import executes is followed.
 
     :class:`envdoctor.source.importing.Importing` adds how modules are imported, and what their names, attributes,
@@ -101,11 +81,6 @@ class Deciding:
     attribute: Callable[[str, str, str, int], Any]
     instance: Callable[[Class, Iterable[str], str, int], Any]
     call: Callable[[Function, list[Any], dict[str, Any], ast.Call], Any]
-    _visits: ClassVar[Mapping[type, Callable[..., Any]]]
-
-    def __init_subclass__(cls) -> None:
-        names = [name for name in dir(cls) if name.startswith("visit_")]
-        cls._visits = {getattr(ast, name.removeprefix("visit_")): getattr(cls, name) for name in names}
 
     def __init__(self, library: Library, world: World) -> None:
         followed = world.followed
@@ -115,16 +90,8 @@ class Deciding:
         self._unsure = self._catching = self._testing = self._depth = 0
         self._steps, self._until = 0, MOST_STEPS
 
-    def value(self, node: ast.expr, frame: Frame) -> Any:
-        """Return the value of an expression. Raises :class:`Failed` for one that must raise."""
-        if node.__class__ is ast.Constant:  # every second one
-            return node.value
-        self.step()
-        visit = self._visits.get(type(node))
-        return UNKNOWN if visit is None else visit(self, node, frame)
-
     def unsure(self, node: ast.expr, frame: Frame) -> Any:
-        """Return the value of an expression that may not be evaluated at all: a failure in it proves nothing."""
+        """Like :meth:`value`, of an expression that may not be evaluated at all: a failure in it proves nothing."""
         with More(self, "_unsure"):
             try:
                 return self.value(node, frame)
@@ -179,55 +146,13 @@ class Deciding:
                 return {"base_version": base, "release": numbers, **parts}.get(node.attr, UNKNOWN)
         return UNKNOWN
 
-    def visit_BoolOp(self, node: ast.BoolOp, frame: Frame) -> Any:
-        stops = isinstance(node.op, ast.Or)
-        unsure = False
-        for operand in node.values:
-            value = self.unsure(operand, frame) if unsure else self.value(operand, frame)
-            verdict = truth(value)
-            if verdict is stops:
-                return value if not unsure else (stops if isinstance(value, bool) else UNKNOWN)
-            unsure = unsure or verdict is None
-        return UNKNOWN if unsure else value
-
-    def visit_UnaryOp(self, node: ast.UnaryOp, frame: Frame) -> Any:
-        match node.op, self.value(node.operand, frame):
-            case ast.Not(), value:
-                verdict = truth(value)
-                return UNKNOWN if verdict is None else not verdict
-            case ast.USub(), (int() | float()) as value:
-                return -value
-        return UNKNOWN
-
-    def visit_Compare(self, node: ast.Compare, frame: Frame) -> Any:
-        left = self.value(node.left, frame)
-        result: Any = True
-        for sign, right_node in zip(node.ops, node.comparators, strict=True):
-            right = self.value(right_node, frame)
-            answer = self._compared(left, sign, right)
-            if answer is False:
-                return False
-            if answer is not True:
-                result = UNKNOWN
-            left = right
-        return result
-
     def visit_IfExp(self, node: ast.IfExp, frame: Frame) -> Any:
         verdict = truth(self.value(node.test, frame))
         if verdict is None:
             return joined(self.unsure(node.body, frame), self.unsure(node.orelse, frame))
         return self.value(node.body if verdict else node.orelse, frame)
 
-    def visit_Tuple(self, node: ast.Tuple | ast.List | ast.Set, frame: Frame) -> Any:
-        values: list[Any] = []
-        for element in node.elts:
-            if not isinstance(element, ast.Starred):
-                values.append(self.value(element, frame))
-                continue
-            inner = self.value(element.value, frame)
-            if not isinstance(inner, (tuple, list)):
-                return UNKNOWN
-            values += inner
+    def sequence(self, node: ast.Tuple | ast.List | ast.Set, values: list[Any]) -> Any:
         try:
             return _SEQUENCES[type(node)](values) if is_small(values) else UNKNOWN
         except TypeError:
@@ -274,52 +199,13 @@ class Deciding:
                 table[name] = content
         return table if table is not None and is_small(table) else UNKNOWN
 
-    def visit_Subscript(self, node: ast.Subscript, frame: Frame) -> Any:
-        base = self.value(node.value, frame)
-        match node.slice:
-            case ast.Slice(lower=lower, upper=upper, step=step):
-                bounds = [None if bound is None else self.value(bound, frame) for bound in (lower, upper)]
-                whole = (bound is None or (isinstance(bound, int) and abs(bound) < MOST) for bound in bounds)
-                may_slice = isinstance(base, (str, tuple, list)) and step is None and all(whole)
-                return base[slice(*bounds)] if may_slice else UNKNOWN
-        key = self.value(node.slice, frame)
+    def item(self, base: Any, key: Any) -> Any:
         match base, key:
             case Reference(dotted="sys.modules"), str():
                 return Module(key)
             case Reference(dotted="importlib.metadata.packages_distributions()"), str():
                 return self._distributions(key) or UNKNOWN
-            case ((dict() | tuple() | list() | str()), _) if is_known(key):
-                try:
-                    return base[key]
-                except (KeyError, IndexError, TypeError):
-                    return UNKNOWN
-        return UNKNOWN
-
-    def visit_JoinedStr(self, node: ast.JoinedStr, frame: Frame) -> Any:
-        parts: list[str] = []
-        for value in node.values:
-            part = self.value(value.value if isinstance(value, ast.FormattedValue) else value, frame)
-            if not isinstance(part, (str, int)) or (isinstance(part, int) and abs(part) >= 1 << 63):
-                return UNKNOWN
-            parts.append(str(part))
-            if sum(map(len, parts)) > MOST:
-                return UNKNOWN
-        return "".join(parts)
-
-    def visit_BinOp(self, node: ast.BinOp, frame: Frame) -> Any:
-        left, right = self.value(node.left, frame), self.value(node.right, frame)
-        if not is_known(left) or not is_known(right) or type(left) is not type(right):
-            return UNKNOWN
-        match node.op, left:
-            case ast.Add(), str() | tuple() | list() | int() if isinstance(left, int) or len(left) + len(right) <= MOST:
-                return left + right
-            case ast.Sub(), int():
-                return left - right
-        return UNKNOWN
-
-    def visit_NamedExpr(self, node: ast.NamedExpr, frame: Frame) -> Any:
-        value = frame.names[node.target.id] = self.value(node.value, frame)
-        return value
+        return super().item(base, key)
 
     def visit_Starred(self, node: ast.Starred, frame: Frame) -> Any:
         self.value(node.value, frame)
@@ -336,7 +222,7 @@ class Deciding:
         if is_held and isinstance(method, ast.Attribute):
             if method.attr in _CHANGING and isinstance(holder, (dict, set, list)):
                 return self._changed(holder, method, arguments, frame)
-            return UNKNOWN if keywords else _own_method(holder, method.attr, arguments)
+            return UNKNOWN if keywords else own_method(holder, method.attr, arguments)
         match function:
             case Function():
                 return self.call(function, arguments, keywords, node)
@@ -352,7 +238,7 @@ class Deciding:
         if not self._unsure and len(holder) < MOST and all(map(is_known_deep, arguments)):
             try:
                 return getattr(holder, method.attr)(*arguments)
-            except _REFUSED:
+            except REFUSED:
                 pass
         if isinstance(method.value, ast.Name):
             frame.forget(method.value.id)
@@ -382,7 +268,7 @@ class Deciding:
             if last in ("parse", "parse_version", "Version", "LooseVersion", "StrictVersion") and "ersion" in dotted:
                 return Version(first)
         if dotted.startswith("operator.") and last in _OPERATORS and len(values) == 2:
-            return self._compared(first, _OPERATORS[last](), values[1])
+            return self.compared(first, _OPERATORS[last](), values[1])
         if (
             dotted == "builtins.isinstance"
             and values[1:] == [Reference("builtins.str")]
@@ -400,12 +286,7 @@ class Deciding:
             return self.available(last[3:-10])
         if dotted == "builtins.dict.fromkeys" and isinstance(first, (list, tuple)) and is_known(first):
             return dict.fromkeys(first)
-        builtin = _CALLS.get(last) if dotted.startswith("builtins.") else None
-        try:
-            is_plain = builtin is not None and not keywords and all(map(is_known_deep, values))
-            return builtin(*values) if builtin is not None and is_plain else UNKNOWN
-        except (TypeError, ValueError):
-            return UNKNOWN
+        return builtin(last, values) if dotted.startswith("builtins.") and not keywords else UNKNOWN
 
     def _distributions(self, module: str) -> Any:
         """Return the installed distributions that a top-level module belongs to."""
@@ -415,45 +296,17 @@ class Deciding:
             return UNKNOWN
         return [name for name, version in zip(names, versions, strict=True) if version is not None]
 
-    def _compared(self, left: Any, sign: ast.cmpop, right: Any) -> Any:
-        """Return the result of a comparison of two values."""
-        spelled, compare = _COMPARE[type(sign)]
-        match spelled, left, right:
-            case "is" | "is not", _, _:
-                is_sure = not any(side is UNKNOWN or isinstance(side, Reference) for side in (left, right))
-            case "in" | "not in", _, str():
-                is_sure = left is not UNKNOWN
-            case "in" | "not in", _, tuple() | list() | set() | frozenset() | dict():
-                is_sure = left is not UNKNOWN and not any(entry is UNKNOWN for entry in right)
-            case "in" | "not in", _, _:
-                is_sure = False
-            case _, Version(version=version), Version(version=other):
+    def compared(self, left: Any, sign: ast.cmpop, right: Any) -> Any:
+        match left, right:
+            case Version(version=version), Version(version=other) if type(sign) in _SPELLED:
                 self.compare(version, other)
                 try:
-                    return satisfies(version, spelled + other.partition("+")[0])
+                    return satisfies(version, _SPELLED[type(sign)] + other.partition("+")[0])
                 except NotASpecifier:
                     return UNKNOWN
-            case _:
-                is_sure = is_known(left) and is_known(right)
-        try:
-            return compare(left, right) if is_sure else UNKNOWN
-        except TypeError:
-            return UNKNOWN
+        return super().compared(left, sign, right)
 
-    visit_List = visit_Set = visit_Tuple
     visit_SetComp = visit_GeneratorExp = visit_ListComp
-
-
-def _own_method(holder: Any, name: str, arguments: list[Any]) -> Any:
-    """Return the result of a known value's method that changes nothing."""
-    allowed = _TEXT_METHODS if isinstance(holder, str) else _OTHER_METHODS
-    if name not in allowed or not all(map(is_known_deep, arguments)):
-        return UNKNOWN
-    try:
-        value = getattr(holder, name)(*arguments)
-    except _REFUSED:
-        return UNKNOWN
-    return list(value) if name in ("keys", "values", "items") else value
 
 
 def is_met(text: str, version: Callable[[str], Any], python: tuple[int, ...] | None) -> bool | None:
@@ -470,6 +323,3 @@ def is_met(text: str, version: Callable[[str], Any], python: tuple[int, ...] | N
     if release is None:
         return False
     return satisfies(release, requirement.specifiers) if requirement.specifiers else True
-
-
-_SEQUENCES: Mapping[type, Callable[[list[Any]], Any]] = {ast.Tuple: tuple, ast.List: list, ast.Set: set}

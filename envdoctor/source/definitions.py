@@ -98,6 +98,14 @@ def parameters_of(arguments: ast.arguments) -> list[ast.arg]:
     return [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, *stars]
 
 
+def defaults_of(arguments: ast.arguments) -> dict[str, ast.expr]:
+    """Return the default of each parameter that has one."""
+    names = [parameter.arg for parameter in (*arguments.posonlyargs, *arguments.args)]
+    pairs = zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
+    defaults = dict(zip(reversed(names), reversed(arguments.defaults), strict=False))
+    return defaults | {parameter.arg: default for parameter, default in pairs if default is not None}
+
+
 def keyword_of(call: ast.AST | None, name: str) -> ast.expr | None:
     """Return the value that a call gives to a keyword; None for no call."""
     return next((keyword.value for keyword in getattr(call, "keywords", ()) if keyword.arg == name), None)

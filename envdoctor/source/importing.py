@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from envdoctor.source.deciding import COMPARING, MOST_STEPS, Deciding, More, TooLong, is_met
-from envdoctor.source.definitions import elements, is_generator, last_name, names_in
+from envdoctor.source.definitions import defaults_of, elements, is_generator, last_name, names_in, parameters_of
 from envdoctor.source.library import Library, Unreadable
 from envdoctor.source.offers import absolute
 from envdoctor.source.signatures import accepts
@@ -231,12 +231,10 @@ class Importing(Deciding):
         positional = [*spec.posonlyargs, *spec.args]
         if "**" in keywords or len(arguments) > len(positional):
             return None
-        optional = [*positional[len(positional) - len(spec.defaults) :], *spec.kwonlyargs]
-        names = {parameter.arg: UNKNOWN for parameter in (*positional, *spec.kwonlyargs)}
-        for parameter, default in zip(optional, (*spec.defaults, *spec.kw_defaults), strict=True):
-            names[parameter.arg] = UNKNOWN if default is None else self.unsure(default, frame)
+        names = {parameter.arg: UNKNOWN for parameter in parameters_of(spec)}
+        names |= {name: self.unsure(default, frame) for name, default in defaults_of(spec).items()}
         names |= {parameter.arg: value for parameter, value in zip(positional, arguments, strict=False)} | keywords
-        return names | {parameter.arg: UNKNOWN for parameter in (spec.vararg, spec.kwarg) if parameter is not None}
+        return names
 
     def _whole(self, function: Function) -> ast.FunctionDef | None:
         """Return a function with its parameters and its body; None if it yields or cannot be read."""
@@ -359,6 +357,17 @@ class Importing(Deciding):
 
     # Statements
 
+    def put(self, target: ast.expr, value: Any, frame: Frame) -> None:
+        match target:
+            case ast.Name(id=name):
+                frame.names[name] = value
+            case ast.Subscript(value=ast.Name(id=name), slice=key):
+                match frame.get(name), key:
+                    case dict(held), ast.Constant(value=str() | int() as place):
+                        held[place] = value
+                    case dict(), _:
+                        frame.names[name] = UNKNOWN
+
     def _block(self, body: Iterable[ast.stmt], frame: Frame) -> None:
         for statement in body:
             self.step()
@@ -411,7 +420,7 @@ class Importing(Deciding):
         if statement.value is not None:
             value = self.value(statement.value, frame)
             for target in statement.targets if isinstance(statement, ast.Assign) else [statement.target]:
-                bind(target, UNKNOWN if isinstance(statement, ast.AugAssign) else value, frame)
+                self.bind(target, UNKNOWN if isinstance(statement, ast.AugAssign) else value, frame)
 
     def visit_Expr(self, statement: ast.Expr, frame: Frame) -> None:
         with More(self, "_testing"):  # a function that is called for what it does decides too
@@ -502,10 +511,10 @@ class Importing(Deciding):
         if isinstance(values, dict):
             values = list(values)
         if not isinstance(values, (list, tuple)) or len(values) > MOST_ROUNDS:
-            bind(statement.target, UNKNOWN, frame)
+            self.bind(statement.target, UNKNOWN, frame)
             return self._either([statement.body, []], frame)
         for value in list(values):
-            bind(statement.target, value, frame)
+            self.bind(statement.target, value, frame)
             try:
                 self._block(statement.body, frame)
             except _LeftRound as left:
@@ -520,7 +529,7 @@ class Importing(Deciding):
         for item in statement.items:
             self.value(item.context_expr, frame)
             if item.optional_vars is not None:
-                bind(item.optional_vars, UNKNOWN, frame)
+                self.bind(item.optional_vars, UNKNOWN, frame)
         if any("suppress" in ast.dump(item.context_expr)[:200] for item in statement.items):
             self._either([statement.body, []], frame)
         else:
@@ -570,22 +579,3 @@ def _catches(handler: ast.ExceptHandler, kind: str) -> bool:
         return True
     names = set(map(last_name, elements(handler.type)))
     return not names.isdisjoint((kind, *_CAUGHT_BY.get(kind, ()), *_ALL))
-
-
-def bind(target: ast.expr, value: Any, frame: Frame) -> None:
-    """Give the names of an assignment's target their value."""
-    match target:
-        case ast.Name(id=name):
-            frame.names[name] = value
-        case ast.Tuple(elts=items) | ast.List(elts=items):
-            fits = isinstance(value, (tuple, list)) and len(value) == len(items)
-            for index, inner in enumerate(items):
-                bind(inner, value[index] if fits else UNKNOWN, frame)
-        case ast.Starred(value=inner):
-            bind(inner, UNKNOWN, frame)
-        case ast.Subscript(value=ast.Name(id=name), slice=key):
-            match frame.get(name), key:
-                case dict(held), ast.Constant(value=str() | int() as place):
-                    held[place] = value
-                case dict(), _:
-                    frame.names[name] = UNKNOWN

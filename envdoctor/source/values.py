@@ -1,10 +1,13 @@
-"""Values while an import is followed, without running anything: how they compare, the names that have them, and the
-environment that they belong to."""
+"""Values while Python is followed, without running anything: what operators, methods and builtins give for them, the
+names that have them, and the environment that they belong to."""
 
 import ast
+import builtins
+import operator
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 PLAIN = (str, int, bool, float, bytes, type(None))
 #: The largest number of items of a value.
@@ -182,3 +185,224 @@ def is_known_deep(value: Any) -> bool:
     if isinstance(value, (set, frozenset, dict)):
         return len(value) < MOST and all(map(is_known, value))
     return is_known(value)
+
+
+_LARGEST_NUMBER = 1 << 63
+_TEXT_METHODS = frozenset(
+    ("upper", "lower", "strip", "lstrip", "rstrip", "split", "startswith", "endswith", "replace", "partition")
+)
+_OTHER_METHODS = frozenset(("union", "keys", "values", "items", "copy", "get", "count", "index", "difference"))
+#: The errors of a method for arguments that it refuses, or of a value that lacks the method.
+REFUSED = (TypeError, ValueError, KeyError, IndexError, AttributeError, ArithmeticError)
+#: Builtins whose result is plain, and those that make a container.
+PLAIN_CALLS = ("len", "str", "int", "float", "bool", "any", "all", "sorted", "min", "max")
+_CALLS = (*PLAIN_CALLS, "tuple", "list", "set", "frozenset", "dict")
+_OPERATORS: Mapping[type, Callable[[Any, Any], Any]] = {
+    ast.Is: operator.is_,
+    ast.IsNot: operator.is_not,
+    ast.In: lambda left, right: left in right,
+    ast.NotIn: lambda left, right: left not in right,
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
+}
+
+
+def own_method(holder: Any, name: str, arguments: list[Any]) -> Any:
+    """Return the result of a known value's method that changes nothing."""
+    allowed = _TEXT_METHODS if isinstance(holder, str) else _OTHER_METHODS
+    if name not in allowed or not all(map(is_known_deep, arguments)):
+        return UNKNOWN
+    try:
+        value = getattr(holder, name)(*arguments)
+    except REFUSED:
+        return UNKNOWN
+    return list(value) if name in ("keys", "values", "items") else value
+
+
+def builtin(name: str, arguments: Sequence[Any]) -> Any:
+    """Return what a function of Python's own gives that does nothing else."""
+    is_length = name == "len" and len(arguments) == 1 and isinstance(arguments[0], (tuple, list))
+    if name not in _CALLS or not (is_length or all(map(is_known_deep, arguments))):
+        return UNKNOWN
+    try:
+        return getattr(builtins, name)(*arguments)
+    except REFUSED:
+        return UNKNOWN
+
+
+class Expressions:
+    """The values of expressions by what operators make of them. A kind of expression that has no method ``visit_…`` is
+    not known; subclasses add what names, attributes and calls give, in a ``scope`` of theirs."""
+
+    _visits: ClassVar[Mapping[type, Callable[..., Any]]]
+
+    def __init_subclass__(cls) -> None:
+        names = [name for name in dir(cls) if name.startswith("visit_")]
+        cls._visits = {getattr(ast, name.removeprefix("visit_")): getattr(cls, name) for name in names}
+
+    def step(self) -> None:
+        """Count work."""
+
+    def put(self, target: ast.expr, value: Any, scope: Any) -> None:
+        """Give a name, or an item or attribute of something, its value."""
+
+    def value(self, node: ast.expr, scope: Any) -> Any:
+        """Return the value of an expression."""
+        if node.__class__ is ast.Constant:  # every second one
+            return node.value
+        self.step()
+        visit = self._visits.get(type(node))
+        return UNKNOWN if visit is None else visit(self, node, scope)
+
+    def unsure(self, node: ast.expr, scope: Any) -> Any:
+        """Return the value of an expression that may not be evaluated at all."""
+        return self.value(node, scope)
+
+    def truth(self, value: Any) -> bool | None:
+        """Return whether a value counts as true; None if unknown."""
+        return truth(value)
+
+    def bind(self, target: ast.expr, value: Any, scope: Any) -> None:
+        """Give the names of an assignment's target their value."""
+        match target:
+            case ast.Tuple(elts=items) | ast.List(elts=items):
+                fits = isinstance(value, (tuple, list)) and len(value) == len(items)
+                for index, inner in enumerate(items):
+                    self.bind(inner, value[index] if fits else UNKNOWN, scope)
+            case ast.Starred(value=inner):
+                self.bind(inner, UNKNOWN, scope)
+            case _:
+                self.put(target, value, scope)
+
+    def visit_NamedExpr(self, node: ast.NamedExpr, scope: Any) -> Any:
+        value = self.value(node.value, scope)
+        self.bind(node.target, value, scope)
+        return value
+
+    def visit_BoolOp(self, node: ast.BoolOp, scope: Any) -> Any:
+        stops = isinstance(node.op, ast.Or)
+        unsure = False
+        for operand in node.values:
+            value = self.unsure(operand, scope) if unsure else self.value(operand, scope)
+            verdict = self.truth(value)
+            if verdict is stops:
+                return value if not unsure else (stops if isinstance(value, bool) else UNKNOWN)
+            unsure = unsure or verdict is None
+        return UNKNOWN if unsure else value
+
+    def visit_UnaryOp(self, node: ast.UnaryOp, scope: Any) -> Any:
+        match node.op, self.value(node.operand, scope):
+            case ast.Not(), value:
+                verdict = self.truth(value)
+                return UNKNOWN if verdict is None else not verdict
+            case ast.USub(), (int() | float()) as value:
+                return -value
+            case ast.UAdd(), (int() | float()) as value:
+                return value
+        return UNKNOWN
+
+    def visit_BinOp(self, node: ast.BinOp, scope: Any) -> Any:
+        left, right = self.value(node.left, scope), self.value(node.right, scope)
+        match node.op, left:
+            case ast.Div(), str() if isinstance(right, str):
+                return os.path.join(left, right)[:MOST]  # a path is its text
+            case kind, int() | float() if isinstance(right, (int, float)) and type(kind) in _OPERATORS:
+                try:
+                    result = _OPERATORS[type(kind)](left, right)
+                except ArithmeticError:
+                    return UNKNOWN
+                return result if abs(result) < _LARGEST_NUMBER else UNKNOWN
+            case ast.Add(), str() | tuple() | list() if type(left) is type(right) and len(left) + len(right) <= MOST:
+                return operator.add(left, right) if is_known(left) and is_known(right) else UNKNOWN
+        return UNKNOWN
+
+    def visit_Compare(self, node: ast.Compare, scope: Any) -> Any:
+        left = self.value(node.left, scope)
+        result: Any = True
+        for sign, right_node in zip(node.ops, node.comparators, strict=True):
+            right = self.value(right_node, scope)
+            answer = self.compared(left, sign, right)
+            if answer is False:
+                return False
+            if answer is not True:
+                result = UNKNOWN
+            left = right
+        return result
+
+    def compared(self, left: Any, sign: ast.cmpop, right: Any) -> Any:
+        """Return the result of a comparison of two values."""
+        match sign, right:
+            case ((ast.Is() | ast.IsNot()), _):
+                is_sure = not any(side is UNKNOWN or isinstance(side, Reference) for side in (left, right))
+            case ((ast.In() | ast.NotIn()), str()):
+                is_sure = left is not UNKNOWN
+            case ((ast.In() | ast.NotIn()), tuple() | list() | set() | frozenset() | dict()):
+                is_sure = left is not UNKNOWN and not any(entry is UNKNOWN for entry in right)
+            case ((ast.In() | ast.NotIn()), _):
+                is_sure = False
+            case _:
+                is_sure = is_known(left) and is_known(right)
+        try:
+            return _OPERATORS[type(sign)](left, right) if is_sure else UNKNOWN
+        except TypeError:
+            return UNKNOWN
+
+    def visit_Tuple(self, node: ast.Tuple | ast.List | ast.Set, scope: Any) -> Any:
+        values: list[Any] = []
+        is_open = False
+        for element in node.elts:
+            if not isinstance(element, ast.Starred):
+                values.append(self.value(element, scope))
+                continue
+            inner = self.value(element.value, scope)
+            is_open = is_open or not isinstance(inner, (tuple, list)) or len(values) + len(inner) > MOST
+            values += () if is_open else inner
+        return UNKNOWN if is_open else self.sequence(node, values)
+
+    visit_List = visit_Set = visit_Tuple
+
+    def sequence(self, node: ast.Tuple | ast.List | ast.Set, values: list[Any]) -> Any:
+        """Return a tuple, list or set of these values."""
+        return values
+
+    def visit_Subscript(self, node: ast.Subscript, scope: Any) -> Any:
+        base = self.value(node.value, scope)
+        match node.slice:
+            case ast.Slice(lower=lower, upper=upper, step=step):
+                bounds = [None if bound is None else self.value(bound, scope) for bound in (lower, upper)]
+                whole = (bound is None or (isinstance(bound, int) and abs(bound) < MOST) for bound in bounds)
+                may_slice = isinstance(base, (str, tuple, list)) and step is None and all(whole)
+                return base[slice(*bounds)] if may_slice else UNKNOWN
+        return self.item(base, self.value(node.slice, scope))
+
+    def item(self, base: Any, key: Any) -> Any:
+        """Return an item of a value."""
+        if isinstance(base, (dict, tuple, list, str)) and is_known(key):
+            try:
+                return base[key]
+            except (KeyError, IndexError, TypeError):
+                pass
+        return UNKNOWN
+
+    def visit_JoinedStr(self, node: ast.JoinedStr, scope: Any) -> Any:
+        parts: list[str] = []
+        for part in node.values:
+            value = self.value(part.value if isinstance(part, ast.FormattedValue) else part, scope)
+            is_shown = isinstance(value, str) or (isinstance(value, (int, float)) and abs(value) < _LARGEST_NUMBER)
+            is_plain = (getattr(part, "conversion", -1), getattr(part, "format_spec", None)) == (-1, None)
+            parts += [str(value)] if is_shown and is_plain else []
+        fits = len(parts) == len(node.values) and sum(map(len, parts)) <= MOST
+        return "".join(parts) if fits else UNKNOWN
+
+
+Expressions.__init_subclass__()

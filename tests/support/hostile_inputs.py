@@ -29,12 +29,12 @@ from envdoctor.observe import (
     read_facts_file,
     read_recipe,
 )
-from envdoctor.observe.code import children
 from envdoctor.observe.packages import followed
 from envdoctor.observe.recipe.formats import Formats
 from envdoctor.observe.recipe.script import calls_of
 from envdoctor.revision import HeaderError, PinError, described, flatten, parse_header, read_pins
 from envdoctor.source import NotANotebook, TooMuch
+from envdoctor.source.uses import code_of
 from envdoctor.versions import NotARequirement, holds, read_requirement, satisfies
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -200,7 +200,7 @@ def _readers(folder: Path, matrix: Matrix) -> Iterator[tuple[str, Reader]]:
     assignments = [b"recipe.batch_size=2", b"pkg.torch=2.5.0+cu118", b'gpu.name=["A100"]']
     requirements = [b"torch[a,b] (>=2.1,!=2.2.*) ; python_version < '3.12'"]
     markers = [b"python_version >= '3.8' and extra == 'x'"]
-    registry, uses = matrix.registry, partial(children.code_of, own=())
+    registry, uses = matrix.registry, partial(code_of, own=())
 
     def rule(data: bytes) -> object:
         return parse_rule("x", "x", parse_toml(data, "x"), registry)

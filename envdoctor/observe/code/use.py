@@ -1,7 +1,7 @@
 """The fact ``use``: what the user's own scripts and notebooks take from other distributions.
 
-Bounded children (``children.py``) parse them, and look up what they use in an environment's files; nothing is imported
-or run. What could not be read is named: a list that may lack uses is incomplete.
+Bounded children (``source/uses.py``) parse them, and look up what they use in an environment's files; nothing is
+imported or run. What could not be read is named: a list that may lack uses is incomplete.
 """
 
 import os
@@ -181,8 +181,8 @@ class _Project:
         return any(name.endswith(".py") for path in inner for name in self._files.names_or_none(path)[:64])
 
 
-_CHILD = "envdoctor.observe.code.children:code_of"
-_LACKING = "envdoctor.observe.code.children:lacks_of"
+_CHILD = "envdoctor.source.uses:code_of"
+_LACKING = "envdoctor.source.uses:lacks_of"
 _LIMITS = Limits(seconds=40.0, mib=1536)
 _COLUMNS = ("kind", "module", "name", "keyword", "parameters")
 _CHILDREN = 4
@@ -238,7 +238,7 @@ def items(
 
 def completed(items: Sequence[Mapping[str, Value]], request: Request) -> tuple[Mapping[str, Value], ...]:
     """Return the items of ``use`` with ``package`` and ``lacks``, where the environment lies on disk: what is missing
-    in its files, by a bounded child (``children.py``), absent when nothing is; left out for what cannot be told."""
+    in its files, by a bounded child (``source/uses.py``), absent when nothing is; left out for what cannot be told."""
     dists = request.value("dist")
     unguarded = [item for item in items if item["guarded"] is not True]
     if request.layout is None or not isinstance(dists, Records) or not unguarded:

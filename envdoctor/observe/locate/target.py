@@ -19,7 +19,7 @@ from envdoctor.observe.locate.installation import (
     read_settings,
     version_from_files,
 )
-from envdoctor.observe.locate.layout import EnvironmentNotFound, Layout, folders_of
+from envdoctor.observe.locate.layout import EnvironmentNotFound, Layout, at_path, at_root, folders_of
 from envdoctor.system.files import Budget, Files
 from envdoctor.system.message import NOTHING, Message, joined
 
@@ -332,12 +332,8 @@ def choose(
     if sum(option is not None for option in (python, path, root)) > 1:
         raise EnvironmentNotFound("--python, --path and --root name different environments: give only one of them")
     if path is not None:
-        from envdoctor.observe.locate.bare import at_path
-
         return at_path(absolute(path, cwd), Message("--path"))
     if root is not None:
-        from envdoctor.observe.locate.bare import at_root
-
         return at_root(absolute(root, cwd), Message("--root"))
     caller = Caller(environ, cwd, running or Running.this(), Files(budget=Budget()), [])
     if python is None:

@@ -5,12 +5,11 @@ options do not take is left out, and what cannot be told stays open.
 """
 
 import ast
-import operator
 import os
 import re
 import sys
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -26,34 +25,15 @@ from envdoctor.observe.recipe.script_calls import (
     mapping_of,
     same,
 )
-from envdoctor.observe.recipe.script_options import MOST_LINES, OPEN, PERHAPS, Beside, dotted, joined_path
+from envdoctor.observe.recipe.script_options import MOST_LINES, PERHAPS, Beside, dotted
 from envdoctor.source.definitions import functions_in, last_name
 from envdoctor.source.notebook import parse_code
+from envdoctor.source.values import UNKNOWN, truth
 
 _MOST_ROUNDS = 200
 #: What scripts call tokens, and the length of the blocks that they cut.
 _TOKENS = ("input_ids", "labels", "ids")
 _LENGTHS = ("block_size", "max_length", "max_len", "max_seq_length", "seq_length", "context_length", "cutoff_len")
-_OPERATORS: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
-    ast.Add: operator.add,
-    ast.Sub: operator.sub,
-    ast.Mult: operator.mul,
-    ast.Div: operator.truediv,
-    ast.FloorDiv: operator.floordiv,
-    ast.Mod: operator.mod,
-}
-_COMPARED: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
-    ast.Eq: operator.eq,
-    ast.NotEq: operator.ne,
-    ast.Is: operator.is_,
-    ast.IsNot: operator.is_not,
-    ast.Lt: operator.lt,
-    ast.LtE: operator.le,
-    ast.Gt: operator.gt,
-    ast.GtE: operator.ge,
-    ast.In: lambda item, items: item in items,
-    ast.NotIn: lambda item, items: item not in items,
-}
 
 
 class _Script(Calls):
@@ -92,7 +72,7 @@ class _Script(Calls):
 
     def _block(self, body: Sequence[ast.stmt], scope: dict[str, Any]) -> None:
         for statement in body:
-            self._step()
+            self.step()
             self._statement(statement, scope)
 
     def _statement(self, node: ast.stmt, scope: dict[str, Any]) -> None:
@@ -108,13 +88,13 @@ class _Script(Calls):
             case ast.Assign(targets=targets, value=assigned):
                 value = self.value(assigned, scope)
                 for target in targets:
-                    self._bind(target, value, scope)
+                    self.bind(target, value, scope)
             case ast.AnnAssign(target=target, value=given):
                 if given is not None:
-                    self._bind(target, self.value(given, scope), scope)
+                    self.bind(target, self.value(given, scope), scope)
             case ast.AugAssign(target=target, value=assigned):
                 self.value(assigned, scope)
-                self._bind(target, OPEN, scope)
+                self.bind(target, UNKNOWN, scope)
             case ast.If(test=test, body=body, orelse=orelse):
                 self._either(self._decided(test, body, orelse, scope), body, orelse, scope)
             case ast.For() | ast.AsyncFor():
@@ -126,7 +106,7 @@ class _Script(Calls):
                 for item in items:
                     value = self.value(item.context_expr, scope)
                     if item.optional_vars is not None:
-                        self._bind(item.optional_vars, value, scope)
+                        self.bind(item.optional_vars, value, scope)
                 self._block(body, scope)
             case ast.Try():
                 self._block(node.body, scope)
@@ -157,9 +137,9 @@ class _Script(Calls):
             case Loaded(name="model.parameters"):
                 rounds = [over]
             case _:
-                rounds = [OPEN]
+                rounds = [UNKNOWN]
         for item in rounds:
-            self._bind(node.target, item, scope)
+            self.bind(node.target, item, scope)
             self._block(node.body, scope)
         self._block(node.orelse, scope)
 
@@ -224,14 +204,14 @@ class _Script(Calls):
         first, second = ends
         self._doubt(*starts)
         for name in {*first, *second}:
-            left, right = first.get(name, OPEN), second.get(name, OPEN)
+            left, right = first.get(name, UNKNOWN), second.get(name, UNKNOWN)
             if name in scope and left is not right and not same(left, right):
-                scope[name] = OPEN
+                scope[name] = UNKNOWN
             elif name != "return":
                 scope[name] = left if name in first else right
         values = [end["return"] for end in ends if "return" in end]
         if len(values) == 2:
-            raise Returned(values[0] if same(*values) else OPEN)
+            raise Returned(values[0] if same(*values) else UNKNOWN)
         self._perhaps_returned += values
 
     def _doubt(self, start: int, middle: int, end: int) -> None:
@@ -246,7 +226,7 @@ class _Script(Calls):
     ) -> bool | None:
         """Return the truth of a condition. Functions that are called where the script does not go, whatever a command
         may give besides, are noted."""
-        truth = self._truth(test, scope)
+        truth = self.truth(self.value(test, scope))
         left_out = (otherwise if truth else body) if truth is not None and self._settled(test, scope) else ()
         for node in (inner for statement in left_out for inner in ast.walk(statement)):
             match node:
@@ -268,23 +248,18 @@ class _Script(Calls):
                 return all(self._settled(part, scope) for part in ast.iter_child_nodes(test))
         return False
 
-    def _truth(self, test: ast.expr, scope: dict[str, Any]) -> bool | None:
-        value = self.value(test, scope)
-        return bool(value) if value is None or isinstance(value, (bool, int, float, str, list)) else None
+    def truth(self, value: Any) -> bool | None:
+        return None if isinstance(value, dict) else truth(value)
 
-    def _bind(self, target: ast.expr, value: Any, scope: dict[str, Any]) -> None:
+    def put(self, target: ast.expr, value: Any, scope: dict[str, Any]) -> None:
         match target:
             case ast.Name(id=name):
                 scope[name] = value
-            case ast.Tuple(elts=items) | ast.List(elts=items):
-                is_known = isinstance(value, list) and len(value) == len(items)
-                for number, item in enumerate(items):
-                    self._bind(item, value[number] if is_known else OPEN, scope)
             case ast.Attribute(value=owner, attr=key, lineno=line):
                 base = self.value(owner, scope)
                 if isinstance(base, ScriptObject):
                     self._put(base, key, value, line)
-                elif type(base) is Loaded and (base.name, key, value) == ("model.parameters", "requires_grad", False):
+                elif getattr(base, "name", "") == "model.parameters" and (key, value) == ("requires_grad", False):
                     self.frozen.add(base.call)
                 elif name := base.name if isinstance(base, Loaded) else dotted(owner):
                     # tokenizer.padding_side = "left" says what tokenizer(padding_side="left") does
@@ -293,27 +268,27 @@ class _Script(Calls):
                     self.tell(name, settings)
             case ast.Subscript(value=owner, slice=place, lineno=line):
                 match self.value(owner, scope), self.value(place, scope):
-                    case dict() as base, key if key is OPEN or isinstance(key, str):
-                        self._put(base, REST if key is OPEN else key, value, line)
+                    case dict() as base, key if key is UNKNOWN or isinstance(key, str):
+                        self._put(base, REST if key is UNKNOWN else key, value, line)
 
     # expressions
 
     def value(self, node: ast.expr, scope: dict[str, Any]) -> Any:
         """Evaluate an expression; its calls are told."""
-        self._step()
-        method = getattr(self, f"_of_{type(node).__name__}", None)
-        if method is not None:
-            return method(node, scope)
+        if type(node) in self._visits:
+            value = super().value(node, scope)
+            is_made = isinstance(value, list) and isinstance(getattr(node, "slice", node), (ast.Slice, ast.BinOp))
+            return UNKNOWN if is_made else value  # of lists, which may have grown since
+        self.step()
+        if isinstance(node, ast.Constant):
+            return node.value
         for loop in getattr(node, "generators", ()):
             self.value(loop.iter, scope)
-            self._bind(loop.target, OPEN, scope)
+            self.bind(loop.target, UNKNOWN, scope)
         self._inner(node, scope)
-        return OPEN
+        return UNKNOWN
 
-    def _of_Constant(self, node: ast.Constant, scope: dict[str, Any]) -> Any:
-        return node.value if node.value is None or isinstance(node.value, (str, int, float, bool)) else OPEN
-
-    def _of_Name(self, node: ast.Name, scope: dict[str, Any]) -> Any:
+    def visit_Name(self, node: ast.Name, scope: dict[str, Any]) -> Any:
         if node.id == "__file__" and self._place:
             return os.path.join(self._place, "__file__")
         value = self._named(node, scope)
@@ -321,17 +296,17 @@ class _Script(Calls):
         return value
 
     def _named(self, node: ast.Name, scope: dict[str, Any]) -> Any:
-        return scope.get(node.id, self._globals.get(node.id, OPEN))
+        return scope.get(node.id, self._globals.get(node.id, UNKNOWN))
 
-    def _of_Lambda(self, node: ast.Lambda, scope: dict[str, Any]) -> Any:
+    def visit_Lambda(self, node: ast.Lambda, scope: dict[str, Any]) -> Any:
         own = (parameter.arg for parameter in ast.walk(node.args) if isinstance(parameter, ast.arg))
-        self.value(node.body, {**scope, **dict.fromkeys(own, OPEN)})
-        return OPEN
+        self.value(node.body, {**scope, **dict.fromkeys(own, UNKNOWN)})
+        return UNKNOWN
 
-    def _of_Attribute(self, node: ast.Attribute, scope: dict[str, Any]) -> Any:
+    def visit_Attribute(self, node: ast.Attribute, scope: dict[str, Any]) -> Any:
         name = dotted(node)
         if name == "sys.argv":
-            return ["", *(OPEN if word is None else word for word in self.words)]
+            return ["", *(UNKNOWN if word is None else word for word in self.words)]
         if name.startswith("torch."):
             return name
         match self.value(node.value, scope):
@@ -342,22 +317,22 @@ class _Script(Calls):
             case str() as path if node.attr == "parent":
                 return os.path.dirname(path)
             case ast.ClassDef() as kind:
-                return self._fields(kind, scope).get(node.attr, Item(OPEN, 0)).value
-        return OPEN
+                return self._fields(kind, scope).get(node.attr, Item(UNKNOWN, 0)).value
+        return UNKNOWN
 
-    def _of_Subscript(self, node: ast.Subscript, scope: dict[str, Any]) -> Any:
+    def visit_Subscript(self, node: ast.Subscript, scope: dict[str, Any]) -> Any:
         if isinstance(node.slice, ast.Slice) and (length := _cut_to(node.value, node.slice)) is not None:
             settings: list[Any] = []
             add_setting(settings, "max_length", self.value(length, scope), node.lineno)
             self.tell("tokenizer", settings)
-        match self.value(node.value, scope), self.value(node.slice, scope):
-            case dict() as base, str(key) if key in base:
-                return base[key].certain
-            case list() as items, int(at) if -len(items) <= at < len(items):
-                return items[at]
-        return OPEN
+        return super().visit_Subscript(node, scope)
 
-    def _of_Dict(self, node: ast.Dict, scope: dict[str, Any]) -> Any:
+    def item(self, base: Any, key: Any) -> Any:
+        if isinstance(base, dict):
+            return base[key].certain if isinstance(key, str) and key in base else UNKNOWN
+        return super().item(base, key)
+
+    def visit_Dict(self, node: ast.Dict, scope: dict[str, Any]) -> Any:
         items: dict[str, Item] = {}
         for key, item in zip(node.keys, node.values, strict=True):
             value = self.value(item, scope)
@@ -366,16 +341,11 @@ class _Script(Calls):
                 items.update(value)
             elif isinstance(name, str):
                 items[name] = Item(value, item.lineno)
-            elif name is OPEN:  # {dtype_key: dtype}: any key may be there
-                items[REST] = Item(OPEN, item.lineno)
+            elif name is UNKNOWN:  # {dtype_key: dtype}: any key may be there
+                items[REST] = Item(UNKNOWN, item.lineno)
         return self._new(items)
 
-    def _of_List(self, node: ast.List | ast.Tuple | ast.Set, scope: dict[str, Any]) -> Any:
-        return [self.value(item, scope) for item in node.elts]
-
-    _of_Tuple = _of_Set = _of_List
-
-    def _of_IfExp(self, node: ast.IfExp, scope: dict[str, Any]) -> Any:
+    def visit_IfExp(self, node: ast.IfExp, scope: dict[str, Any]) -> Any:
         truth = self._decided(node.test, [node.body], [node.orelse], scope)
         if truth is not None:
             return self.value(node.body if truth else node.orelse, scope)
@@ -394,61 +364,13 @@ class _Script(Calls):
                 }
                 return self._new({**both, **alike})
             case first, other:
-                return first if same(first, other) else OPEN
+                return first if same(first, other) else UNKNOWN
 
-    def _of_BoolOp(self, node: ast.BoolOp, scope: dict[str, Any]) -> Any:
-        stops = isinstance(node.op, ast.Or)
-        value: Any = OPEN
-        for part in node.values:
-            value = self.value(part, scope)
-            if value is OPEN or isinstance(value, (dict, ast.AST)):
-                for other in node.values[node.values.index(part) + 1 :]:
-                    self.value(other, scope)
-                return OPEN
-            if bool(value) is stops:
-                return value
-        return value
+    def compared(self, left: Any, sign: ast.cmpop, right: Any) -> Any:
+        is_plain = all(value is None or isinstance(value, (str, int, float, list)) for value in (left, right))
+        return super().compared(left, sign, right) if is_plain else UNKNOWN
 
-    def _of_UnaryOp(self, node: ast.UnaryOp, scope: dict[str, Any]) -> Any:
-        if isinstance(node.op, ast.Not):
-            truth = self._truth(node.operand, scope)
-            return OPEN if truth is None else not truth
-        match node.op, self.value(node.operand, scope):
-            case ast.USub(), (int() | float()) as value:
-                return -value
-            case _, (int() | float()) as value:
-                return value
-        return OPEN
-
-    def _of_BinOp(self, node: ast.BinOp, scope: dict[str, Any]) -> Any:
-        match node.op, self.value(node.left, scope), self.value(node.right, scope):
-            case ast.Add(), str(left), str(other) if len(left) + len(other) < 4096:
-                return left + other
-            case ast.Div(), str(left), str(other):
-                return joined_path([left, other])
-            case kind, int() | float() as left, int() | float() as other if type(kind) in _OPERATORS:
-                try:
-                    return _OPERATORS[type(kind)](left, other)
-                except (ArithmeticError, ValueError):
-                    return OPEN
-        return OPEN
-
-    def _of_Compare(self, node: ast.Compare, scope: dict[str, Any]) -> Any:
-        values = [self.value(part, scope) for part in (node.left, *node.comparators)]
-        if any(not (value is None or isinstance(value, (str, int, float, list))) for value in values):
-            return OPEN
-        try:
-            pairs = zip(node.ops, values, values[1:], strict=False)
-            return all(_COMPARED[type(kind)](left, right) for kind, left, right in pairs)
-        except (TypeError, KeyError):
-            return OPEN
-
-    def _of_JoinedStr(self, node: ast.JoinedStr, scope: dict[str, Any]) -> Any:
-        fields = (part.value if isinstance(part, ast.FormattedValue) else part for part in node.values)
-        parts = [self.value(field, scope) for field in fields]
-        return "".join(map(str, parts))[:4096] if all(isinstance(part, (str, int, float)) for part in parts) else OPEN
-
-    def _of_Call(self, node: ast.Call, scope: dict[str, Any]) -> Any:
+    def visit_Call(self, node: ast.Call, scope: dict[str, Any]) -> Any:
         name = dotted(node.func)
         function = self.value(node.func, scope)
         settings: list[Any] = []
@@ -462,13 +384,13 @@ class _Script(Calls):
             # **options: a mapping that is written out, as it stands
             add_setting(settings, keyword.arg or "", value, keyword.value.lineno)
             is_open = keyword.arg is None and not isinstance(value, dict)
-            item = Item(OPEN if is_open else value, keyword.value.lineno)
+            item = Item(UNKNOWN if is_open else value, keyword.value.lineno)
             keywords.update({keyword.arg or REST: item} if keyword.arg or is_open else value)
             if is_open:
                 settings.append([REST, None, keyword.value.lineno, 1])
                 if isinstance(function, ast.ClassDef):  # any of its fields may be in what is handed on
-                    keywords.update(dict.fromkeys(self._fields(function, scope), Item(OPEN, keyword.value.lineno)))
-        self._step(len(settings) + len(keywords))
+                    keywords.update(dict.fromkeys(self._fields(function, scope), Item(UNKNOWN, keyword.value.lineno)))
+        self.step(len(settings) + len(keywords))
         self._hand_on(self._library(function, scope) if type(function) is ast.ClassDef else name, values, keywords)
         callee = function.name if isinstance(function, Loaded) else name or f"._.{getattr(node.func, 'attr', '')}"
         if type(function) is not ast.ClassDef:  # one of its own is told as what it is one of

@@ -5,26 +5,26 @@ import ast
 import builtins
 import os
 import re
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from abc import abstractmethod
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from envdoctor.observe.recipe.document import REST
 from envdoctor.observe.recipe.script_options import (
-    OPEN,
     PERHAPS,
     Beside,
     DataParser,
     Parser,
     command_options,
     composed,
-    defaults_of,
     dotted,
     joined_path,
     of_parameters,
 )
-from envdoctor.source.definitions import elements, functions_in, keyword_of, last_name, texts_in
+from envdoctor.source.definitions import defaults_of, elements, functions_in, keyword_of, last_name, texts_in
+from envdoctor.source.values import PLAIN_CALLS, UNKNOWN, Expressions, builtin, own_method
 
 #: Bounds of the work: statements and expressions, calls that are told, calls of the script's functions in each other.
 _MOST_STEPS = 200_000
@@ -33,7 +33,6 @@ _MOST_CALLS = 5000
 _DEEPEST_MAPPING = 6
 _DEEPEST_CALL = 8
 _MOST_FIELDS = 5000
-_TYPES: dict[str, Callable[[Any], Any]] = {"int": int, "float": float, "str": str, "bool": bool}
 _PLAIN = (str, int, float, bool)
 _PARSERS = ("HfArgumentParser", "TrlParser", "H4ArgumentParser")
 _LOADING = ("yaml.load", "json.load", "json.loads", "OmegaConf.load")
@@ -56,10 +55,11 @@ class Item(NamedTuple):
     @property
     def certain(self) -> Any:
         """Return the value, unless it is given under a condition only."""
-        return OPEN if self.value is PERHAPS else self.value
+        return UNKNOWN if self.value is PERHAPS else self.value
 
 
-class Loaded(NamedTuple):
+@dataclass(frozen=True)
+class Loaded:
     """The result of ``from_pretrained``: ``model``, ``tokenizer`` or a part of it; and the number of its call."""
 
     name: str
@@ -84,7 +84,7 @@ class ScriptTooLong(Exception):
     """The script has more statements than are followed."""
 
 
-class Calls(ABC):
+class Calls(Expressions):
     """The state of following a script: its ``calls`` in the order in which they run, each with its settings, ``(name,
     [[key, value, line, how, own]], whether it is made under a condition)``; ``how`` is 1 for a computed value (of one
     that is loaded: ``<model>``, ``<tokenizer>``), 2 for a key under a condition, ``own`` tells a field of the script's
@@ -110,13 +110,9 @@ class Calls(ABC):
         self._instances: dict[ast.ClassDef, ScriptObject] = {}
 
     @abstractmethod
-    def value(self, node: ast.expr, scope: dict[str, Any]) -> Any:
-        """Evaluate an expression; its calls are told."""
-
-    @abstractmethod
     def _block(self, body: Sequence[ast.stmt], scope: dict[str, Any]) -> None: ...
 
-    def _step(self, size: int = 1) -> None:
+    def step(self, size: int = 1) -> None:
         """Count a step, or so many: what is copied or parsed as a whole costs as much as it has parts."""
         self._steps += size
         if self._steps > _MOST_STEPS:
@@ -135,10 +131,10 @@ class Calls(ABC):
     def _put(self, base: dict[str, Item], key: str, value: Any, line: int) -> None:
         """Set an item; in a branch that may not be taken, of a mapping that was there before it, perhaps."""
         before = bool(self._branches) and self._born.get(id(base), (0, base))[0] <= self._branches[-1]
-        base[key] = Item((OPEN if key in base else PERHAPS) if before else value, line)
+        base[key] = Item((UNKNOWN if key in base else PERHAPS) if before else value, line)
 
     def _new(self, mapping: Any) -> Any:
-        self._step(len(mapping))
+        self.step(len(mapping))
         self._born[id(mapping)] = (len(self._born) + 1, mapping)
         return mapping
 
@@ -172,8 +168,9 @@ class Calls(ABC):
                 )
                 self.trained |= {call} if action == "train" and not values else set()
                 same_model = "model" if action in _SAME_MODEL else method if action == "parameters" else ""
-                return Loaded(same_model, call) if same_model else OPEN
-        first = values[0] if values else OPEN
+                return Loaded(same_model, call) if same_model else UNKNOWN
+        first = values[0] if values else UNKNOWN
+        plain: tuple[type, ...] = (*_PLAIN, type(None), *([list] if name == "len" else []))  # lists may have grown
         match name, last, values:
             case _, "from_pretrained", _:
                 is_told = bool(self.calls) and self.calls[-1][0].endswith("from_pretrained")
@@ -185,22 +182,19 @@ class Calls(ABC):
             case _, "Namespace" | "SimpleNamespace", _:
                 return self._new(ScriptObject(keywords))
             case _, "vars" | "asdict", [dict(), *_]:
-                return OPEN if getattr(first, "open", False) else self._new(dict(first))
+                return UNKNOWN if getattr(first, "open", False) else self._new(dict(first))
             case _, "deepcopy" | "to_container" | "to_object", [dict(), *_]:
                 return first
-            case "int" | "float" | "str" | "bool", _, [str() | int() | float()]:
-                try:
-                    return _TYPES[name](first)
-                except ValueError:
-                    return OPEN
+            case _ if name in PLAIN_CALLS and not keywords and all(isinstance(value, plain) for value in values):
+                return builtin(name, values)
             case "os.environ.get" | "os.getenv" | "environ.get" | "getenv", _, [str(key), *_] if key in _OF_LAUNCHERS:
-                return OPEN  # none under python, one for each process under torchrun
+                return UNKNOWN  # none under python, one for each process under torchrun
             case "os.environ.get" | "os.getenv" | "environ.get" | "getenv", _, _:
-                return values[1] if len(values) > 1 else None if values else OPEN
+                return values[1] if len(values) > 1 else None if values else UNKNOWN
             case "getattr", _, [_, str(key), *_] if dotted(node.args[0]) == "torch":
                 return f"torch.{key}"
             case "getattr", _, [ScriptObject(), str(key), *rest]:
-                return first[key].value if key in first else rest[0] if rest else OPEN
+                return first[key].value if key in first else rest[0] if rest else UNKNOWN
             case _, "ArgumentParser", _:
                 prefixes = keyword_of(node, "fromfile_prefix_chars")
                 return Parser("".join(texts_in([prefixes] if prefixes else [])))
@@ -217,13 +211,11 @@ class Calls(ABC):
             case _, "fields", [ast.ClassDef(), *_]:
                 of = self._fields(first, scope)
                 return [ScriptObject({"name": Item(key, item.line), "default": item}) for key, item in of.items()]
-            case "len", _, [str() | list(), *_]:
-                return len(first)
             case _, "Fire" | "run", [ast.FunctionDef() | ast.AsyncFunctionDef(), *_]:
                 return self._enter(first, [], of_parameters(first, self.words, self._default))
         if isinstance(node.func, ast.Attribute):
             return self._method(node, self.value(node.func.value, scope), values, keywords, scope)
-        return OPEN
+        return UNKNOWN
 
     def _hand_on(self, callee: str, given: Sequence[Any], named: Mapping[str, Item]) -> None:
         """Note which models a call trains, and which others it takes beside them."""
@@ -247,80 +239,76 @@ class Calls(ABC):
         """Return the parser that is made of classes of arguments."""
         kinds = node.args[0] if node.args else keyword_of(node, "dataclass_types")
         listed = [kind for kind in elements(kinds) if kind is not None]
-        return DataParser(listed) if listed else OPEN
+        return DataParser(listed) if listed else UNKNOWN
 
     def _document(self, path: Any, line: int) -> Any:
         """Return what a YAML or JSON file says."""
         entries = self._beside.document(path) if isinstance(path, str) else None
         if entries is None:
-            return OPEN
+            return UNKNOWN
         tree = ScriptObject()
         for entry in entries:
             value = [*entry.value] if isinstance(entry.value, tuple) else entry.value
             is_open = isinstance(value, str) and "${" in value  # an interpolation
-            _set_below(tree, entry.key, Item(OPEN if is_open else value, line, True))
+            _set_below(tree, entry.key, Item(UNKNOWN if is_open else value, line, True))
         return tree
 
     def _method(
         self, node: ast.Call, base: Any, values: Sequence[Any], keywords: Mapping[str, Item], scope: dict[str, Any]
     ) -> Any:
-        name, first = last_name(node.func), values[0] if values else OPEN
+        name, first = last_name(node.func), values[0] if values else UNKNOWN
         match base, name, values:
             case Parser(), "add_argument", _:
                 base.add(values, _values_of(keywords), node)
             case Parser(), "set_defaults", _:
                 base.defaults.update(_values_of(keywords))
             case Parser(), "parse_args" | "parse_known_args", _:
-                self._step(len(base.arguments) * (1 + len(self.words) // 20))
+                self.step(len(base.arguments) * (1 + len(self.words) // 20))
                 parsed = {key: Item(*item) for key, *item in base.parsed(self.words)}
                 space = self._new(ScriptObject(parsed))
                 space.open = base.open
-                return space if name == "parse_args" else [space, OPEN]
+                return space if name == "parse_args" else [space, UNKNOWN]
             case Parser(), _, _ if name.startswith("add_") and name.endswith("group"):
                 return base
             case DataParser(), _, _ if name[:5] == "parse":
-                named_file = next((keywords[key].value for key in ("json_file", "yaml_file") if key in keywords), OPEN)
-                file = first if values else named_file
+                named = (keywords[key].value for key in ("json_file", "yaml_file") if key in keywords)
+                file = first if values else next(named, UNKNOWN)
                 flag = keywords["args_file_flag"].value if "args_file_flag" in keywords else ""
                 return self._dataclasses(base, scope, file if "file" in name else None, flag)
             case ScriptObject(kind=ast.ClassDef() as kind), _, _:
                 method = next((function for function in functions_in(kind.body) if function.name == name), None)
-                return self._enter(method, [base, *values], _values_of(keywords)) if method else OPEN
+                return self._enter(method, [base, *values], _values_of(keywords)) if method else UNKNOWN
             case dict(), "get" | "pop", [str(), *_]:
-                otherwise = OPEN if REST in base else values[1] if len(values) > 1 else None
+                otherwise = UNKNOWN if REST in base else values[1] if len(values) > 1 else None
                 value = base[first].certain if first in base else otherwise
                 if name == "pop" and self._branches and first in base:
-                    self._put(base, first, OPEN, node.lineno)
+                    self._put(base, first, UNKNOWN, node.lineno)
                 elif name == "pop":
                     base.pop(first, None)
                 return value
             case dict(), "update", _:
-                self._step(len(mapping_of(first)))
-                rest = {REST: Item(OPEN, node.lineno)} if values and not isinstance(first, dict) else {}
+                self.step(len(mapping_of(first)))
+                rest = {REST: Item(UNKNOWN, node.lineno)} if values and not isinstance(first, dict) else {}
                 for key, item in {**rest, **mapping_of(first), **keywords}.items():
                     self._put(base, key, item.value, item.line)
             case (dict(), "copy" | "items", _) | (str(), "read" | "resolve" | "absolute" | "as_posix", _):
                 return base  # a file is its name
-            case str(), "startswith" | "endswith", [str(), *_]:
-                return getattr(base, name)(first)
-            case str(), "lower" | "upper" | "strip", []:
-                return getattr(base, name)()
-            case str(), "split", [] | [str()] if first != "":
-                return base.split(first if values else None)
-        return OPEN
+            case str(), _, _ if not keywords:
+                return own_method(base, name, [*values])
+        return UNKNOWN
 
     def _enter(self, function: Any, values: Sequence[Any], keywords: Mapping[str, Any]) -> Any:
         """Follow a function of the script with these arguments; what it returns."""
         self._entered.add(function)
         if function in self._running or len(self._running) >= _DEEPEST_CALL:
-            return OPEN
+            return UNKNOWN
         arguments = function.args
         scope: dict[str, Any] = dict(self._closures.get(function, {}))
         names = [parameter.arg for parameter in (*arguments.posonlyargs, *arguments.args)]
         own, defaults = [*names, *(parameter.arg for parameter in arguments.kwonlyargs)], defaults_of(arguments)
         with self._at(function):
             for name in own:
-                scope[name] = self.value(defaults[name], self._globals) if name in defaults else OPEN
+                scope[name] = self.value(defaults[name], self._globals) if name in defaults else UNKNOWN
         scope.update(zip(names, values, strict=False))
         scope.update({name: value for name, value in keywords.items() if name in own})
         if arguments.kwarg is not None:
@@ -336,7 +324,7 @@ class Calls(ABC):
         finally:
             self._running.pop()
             perhaps, self._perhaps_returned = self._perhaps_returned, before
-        return value if all(other is None or same(value, other) for other in perhaps) else OPEN
+        return value if all(other is None or same(value, other) for other in perhaps) else UNKNOWN
 
     def _command(self, function: Any) -> dict[str, Any]:
         """Return the arguments of a function that hydra, click or typer make a command."""
@@ -352,7 +340,7 @@ class Calls(ABC):
         whole = ScriptObject()
         for key, value in (document or {}).items():
             _set_below(whole, key, Item(value, node.lineno))
-        return OPEN if document is None else whole
+        return UNKNOWN if document is None else whole
 
     def _default(self, node: ast.expr) -> Any:
         return self.value(node, self._globals)
@@ -390,7 +378,7 @@ class Calls(ABC):
                 if isinstance(below, ast.ClassDef) and below is not kind and len(fields) < _MOST_FIELDS:
                     fields.update(self._fields(below, scope))
             for node in kind.body:
-                self._step()
+                self.step()
                 match node:
                     case ast.AnnAssign(target=ast.Name(id=name)) | ast.Assign(targets=[ast.Name(id=name), *_]):
                         fields[name] = Item(self._field(node.value, scope), node.lineno)
@@ -401,7 +389,7 @@ class Calls(ABC):
         if isinstance(node, ast.Call) and dotted(node.func).rpartition(".")[2] in ("field", "Field", "HfArg"):
             factory = getattr(keyword_of(node, "default_factory"), "body", None)
             node = keyword_of(node, "default") or factory or next(iter(node.args), None)
-        return self.value(node, scope) if node is not None else OPEN
+        return self.value(node, scope) if node is not None else UNKNOWN
 
     def _dataclasses(self, parser: DataParser, scope: dict[str, Any], file: Any, flag: Any) -> list[Any]:
         """Return an object for each class. A class of a library becomes a call with the options that no other class
@@ -412,14 +400,14 @@ class Calls(ABC):
         options = [(name, value, 1) for entry in lists for name, value in parser.given((entry or "").split())]
         options += [(name, value, 0) for name, value in command]
         first = self.words[0] if self.words else None
-        if file is OPEN:
-            return [OPEN] * len(parser.kinds)
+        if file is UNKNOWN:
+            return [UNKNOWN] * len(parser.kinds)
         config = next((value for name, value, _ in options if name == "config"), None)
-        file = next((entry for entry in (file, config, first) if entry is not OPEN and entry), None)
+        file = next((entry for entry in (file, config, first) if entry is not UNKNOWN and entry), None)
         unread = None in lists
         if isinstance(file, str) and file.endswith((".yaml", ".yml", ".json")):
             document = self._document(file, 1)
-            unread = unread or document is OPEN
+            unread = unread or document is UNKNOWN
             options[:0] = [(key, entry.value, 1) for key, entry in mapping_of(document).items()]
         own: list[tuple[str, ast.ClassDef | None, dict[str, Item]]] = []
         for node in parser.kinds:
@@ -430,7 +418,7 @@ class Calls(ABC):
         fields = {name for _, local, defaults in own if local is not None for name in defaults}
         values: list[Any] = []
         for library, local, defaults in own:
-            fields_of = {name: Item(OPEN, item.line) for name, item in defaults.items()} if unread else defaults
+            fields_of = {name: Item(UNKNOWN, item.line) for name, item in defaults.items()} if unread else defaults
             instance: ScriptObject = self._new(ScriptObject(fields_of))
             instance.kind, instance.open = local, unread
             for name, value, line in options:
@@ -460,7 +448,7 @@ def _loaded(kind: str, call: int) -> Any:
         return Loaded("tokenizer")
     if kind.startswith("Fast") and kind.endswith("Model"):
         return [Loaded("model", call), Loaded("tokenizer")]  # Unsloth
-    return Loaded("model", call) if "Model" in kind or "For" in kind else OPEN
+    return Loaded("model", call) if "Model" in kind or "For" in kind else UNKNOWN
 
 
 def _values_of(keywords: Mapping[str, Item]) -> dict[str, Any]:

@@ -18,8 +18,9 @@ from envdoctor.observe.recipe.document import (
     read_document,
     scalar,
 )
-from envdoctor.source.definitions import chain, keyword_of, parameters_of, texts_in
+from envdoctor.source.definitions import chain, defaults_of, keyword_of, parameters_of, texts_in
 from envdoctor.source.notebook import parse_code
+from envdoctor.source.values import UNKNOWN
 from envdoctor.system.documents import content_of, text_of
 
 _OPTION = re.compile(r"--?[A-Za-z]")
@@ -30,16 +31,8 @@ _TRUE = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0":
 Words = Sequence[str | None]
 
 
-class _Open:
-    """The value of what cannot be told."""
-
-    def __bool__(self) -> bool:
-        raise TypeError("nobody knows")
-
-
-#: What cannot be told, and what stands for a key that is given under a condition only.
-OPEN: Any = _Open()
-PERHAPS: Any = _Open()
+#: What stands for a key that is given under a condition only.
+PERHAPS: Any = object()
 
 
 class _Argument(NamedTuple):
@@ -95,8 +88,8 @@ class Parser:
         behind = next((at for at in range(len(words), 0, -1) if (words[at - 1] or "").startswith(self._prefixes)), 0)
         options, alone = _options_of(words[behind:])
         for argument in self.arguments:
-            default = self.defaults.get(argument.dest, OPEN if argument.required else argument.default)
-            value, is_typed = OPEN if behind else default, False
+            default = self.defaults.get(argument.dest, UNKNOWN if argument.required else argument.default)
+            value, is_typed = UNKNOWN if behind else default, False
             negated = [f"--no-{name.lstrip('-')}" for name in argument.names]
             if argument.names[0].startswith("-"):
                 for name, texts in options:
@@ -127,15 +120,7 @@ class DataParser(NamedTuple):
                 continue
             values = [scalar(str(word)) for word in texts]
             value: Any = True if not values else values[0] if len(values) == 1 else values
-            yield name.replace("-", "_"), OPEN if None in texts else value
-
-
-def defaults_of(arguments: ast.arguments) -> dict[str, ast.expr]:
-    """Return the default of each parameter that has one."""
-    names = [parameter.arg for parameter in (*arguments.posonlyargs, *arguments.args)]
-    pairs = zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
-    defaults = dict(zip(reversed(names), reversed(arguments.defaults), strict=False))
-    return defaults | {parameter.arg: default for parameter, default in pairs if default is not None}
+            yield name.replace("-", "_"), UNKNOWN if None in texts else value
 
 
 def of_parameters(function: Any, words: Words, value: Callable[[ast.expr], Any]) -> dict[str, Any]:
@@ -197,16 +182,16 @@ def _options_of(words: Words) -> tuple[list[tuple[str, list[str | None]]], list[
 
 def _read(word: str | None, kind: str) -> Any:
     if word is None:
-        return OPEN
+        return UNKNOWN
     try:
         if kind in ("int", "float"):
             return int(word) if kind == "int" else float(word)
     except ValueError:
-        return OPEN
+        return UNKNOWN
     if kind == "bool":
         return bool(word)  # argparse calls bool("False"), which is true
     if "bool" in kind.lower() or (kind != "str" and word.lower() in ("true", "false")):
-        return _TRUE.get(word.lower(), OPEN)
+        return _TRUE.get(word.lower(), UNKNOWN)
     return word
 
 
@@ -294,7 +279,7 @@ def dotted(node: ast.expr) -> str:
 
 def joined_path(parts: Sequence[Any]) -> Any:
     """Return the path that parts of one make."""
-    return os.path.join(*parts)[:4096] if all(isinstance(part, str) for part in parts) else OPEN
+    return os.path.join(*parts)[:4096] if all(isinstance(part, str) for part in parts) else UNKNOWN
 
 
 #: What options of a command are called where hydra's decorator takes them.
@@ -305,9 +290,9 @@ def composed(beside: Beside, options: dict[str, Any], words: Words) -> dict[str,
     """Return what hydra composes of the ``options`` of its decorator and the words of a command, by dotted keys; None
     where that is not known."""
     for option, (value, *_) in filter(itemgetter(1), _options_of(words)[0]):
-        options[_OF_HYDRA.get(option, option)] = OPEN if value is None else value
+        options[_OF_HYDRA.get(option, option)] = UNKNOWN if value is None else value
     folder, name = options.get("config_path"), options.get("config_name")
-    if OPEN in (folder, name):
+    if UNKNOWN in (folder, name):
         return None
     return _Composer(beside, str(folder or "."), words).settings(str(name or "config"))
 
@@ -323,7 +308,7 @@ class _Composer:
         self._files = cache(self._file)
         for word, behind in pairwise((*words, "")):
             key, equals, text = (word or "").lstrip("+").partition("=")
-            value = OPEN if behind is None and not text else scalar(text.strip("'\""))
+            value = UNKNOWN if behind is None and not text else scalar(text.strip("'\""))
             is_group = equals and beside.has_folder(os.path.join(folder, key.partition("@")[0]))
             self._added += [{key: value}] if is_group and str(word)[0] == "+" else []
             (self._options if is_group else self._typed).update({key: value} if equals else {})
@@ -341,7 +326,7 @@ class _Composer:
         if not (isinstance(value, str) and "${" in value):
             return [*value] if isinstance(value, tuple) else value
         other = values.get(value[2:-1]) if value.startswith("${") and value.endswith("}") else None
-        return OPEN if other is None or (isinstance(other, str) and "${" in other) else other
+        return UNKNOWN if other is None or (isinstance(other, str) and "${" in other) else other
 
     def _file(self, name: str) -> tuple[list[RecipeEntry], list[Any], str | None] | None:
         """Return the settings of a file, its list of others, and the package that a comment gives it."""
@@ -364,7 +349,7 @@ class _Composer:
         self._left -= 1
         file = self._files(name) if self._left > 0 and name not in self._open else None
         if file is None:
-            return [(package, OPEN)]
+            return [(package, UNKNOWN)]
         self._open.append(name)
         entries, others, own_package = file
         package = package if own_package is None or forced else own_package.removeprefix("_global_")
@@ -395,8 +380,8 @@ class _Composer:
                 option = self._options.get(key, option)
                 for choice in option if isinstance(option, list) else [option] if option is not None else []:
                     name = f"{group}/{choice}" if isinstance(choice, (str, int, float)) else "${}"
-                    if choice is OPEN or "${" in name:
-                        pairs.append((below, OPEN))
+                    if choice is UNKNOWN or "${" in name:
+                        pairs.append((below, UNKNOWN))
                     elif "optional" not in how or self._files(name) is not None:
                         pairs += self._composed(name, below, forced=bool(into))
         return pairs

@@ -631,25 +631,14 @@ def _whole(terms: str) -> str | None:
     """Return a sum of whole numbers as a shell works it out; None for anything else."""
     import ast
 
-    operators = {
-        ast.Add: int.__add__,
-        ast.Sub: int.__sub__,
-        ast.Mult: int.__mul__,
-        ast.Div: int.__floordiv__,
-        ast.Mod: int.__mod__,
-    }
-
-    def value(node: ast.expr) -> int:
-        if isinstance(node, ast.Constant) and type(node.value) is int:
-            return node.value
-        if isinstance(node, ast.BinOp) and type(node.op) in operators:
-            return operators[type(node.op)](value(node.left), value(node.right))
-        raise ValueError
+    from envdoctor.source.values import Expressions
 
     try:
-        return str(value(ast.parse(terms.strip(), mode="eval").body)) if len(terms) < 200 else None
-    except (SyntaxError, ValueError, ArithmeticError, RecursionError, MemoryError):
+        node = ast.parse(terms.strip().replace("/", "//"), mode="eval").body if len(terms) < 200 else ast.Constant(None)
+        total = Expressions().value(node, None)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
+    return str(total) if type(total) is int else None
 
 
 def joined(words: Sequence[Word]) -> str:
