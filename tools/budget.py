@@ -109,12 +109,20 @@ def users() -> dict[str, set[str]]:
     for path in (*(ROOT / "envdoctor").rglob("*.py"), *(ROOT / "tests").rglob("*.py")):
         parts = path.relative_to(ROOT).parts
         user = ".".join(parts).removesuffix(".py") if parts[0] == "envdoctor" else "/".join(parts)
-        for node in ast.walk(ast.parse(path.read_bytes())):
-            if isinstance(node, ast.ImportFrom) and node.module:
-                for alias in node.names:
-                    name = homes.get((node.module, alias.name), f"{node.module}.{alias.name}")
-                    if not name.startswith(f"{user}."):
-                        found.setdefault(name, set()).add(user)
+        nodes = [*ast.walk(ast.parse(path.read_bytes()))]
+        taken = [
+            (n.module, a.name, a.asname) for n in nodes if isinstance(n, ast.ImportFrom) and n.module for a in n.names
+        ]
+        modules = {named or name: f"{module}.{name}" for module, name, named in taken}
+        through = [
+            (modules.get(n.value.id, ""), n.attr)
+            for n in nodes
+            if isinstance(n, ast.Attribute) and isinstance(n.value, ast.Name)
+        ]
+        for module, name in (*((module, name) for module, name, _ in taken), *through):
+            used = homes.get((module, name), f"{module}.{name}")
+            if not used.startswith(f"{user}."):
+                found.setdefault(used, set()).add(user)
     return found
 
 
