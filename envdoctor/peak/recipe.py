@@ -12,7 +12,7 @@ from envdoctor.facts.factset import FactSet
 from envdoctor.facts.values import ABSENT, Records, Unknown
 from envdoctor.peak.closed_form import GENERATING, LOGITS, OF_THE_MODEL, gpu_of
 from envdoctor.peak.section import MemoryProblem
-from envdoctor.peak.sharing import with_gathered
+from envdoctor.peak.sharing import WHOLE, divisions, with_gathered, with_scored
 from envdoctor.peak.tracing import Job, Trace, TraceSource, changed, with_terms
 from envdoctor.system.message import Message
 from envdoctor.versions.pep440 import satisfies
@@ -33,12 +33,7 @@ _SAVERS: dict[str, tuple[str, tuple[str, ...]]] = {
     "activation_offload": (Message("activations that go to the CPU"), ("hidden states", "attention", "MLP")),
     "torch_compile": ("torch.compile", ("MLP",)),
 }
-#: Keys of recipes that divide samples or layers among the GPUs, and the values with which they do not.
-_DIVIDED = r"(?:\A|\.)(?:sequence|context|tensor|pipeline|expert)(?:_model)?_parallel(?:_size|_degree)?\Z"
 _UNSET = ("0", "0.0", "False", "false", "None", "none", "absent", "")
-_WHOLE = ("1", "0", "-1", "None", "null", "False", "false", "")
-#: The parts where the value is no number, and the most that are believed.
-_MANY, _MOST_PARTS = 8, 1 << 20
 #: What a second model that is trained holds of its own for each batch.
 _ACTIVATIONS = ("embeddings and masks", "hidden states", "attention", "MLP")
 #: How often a value model holds its parameters: they, their gradients, and AdamW's two states.
@@ -70,10 +65,11 @@ def recipe_of(facts: FactSet, known: Mapping[str, Any], hidden: int | None = Non
 
 class Stage(NamedTuple):
     """The traced step is that of ``like``, with a ``reference`` model or without; ``models`` stand beside the traced
-    one and are as large, ``engine`` are the bytes of an engine that generates (``asleep``: not while the model trains),
-    ``drops`` are terms that the traced step has and this one has not, ``spared`` those that it may not have,
-    ``answers`` the share of logits that it makes. Samples of one that ``generates`` are as long as they become;
-    ``gathers``: it does so with all weights that ZeRO-3 divides."""
+    one and are as large, ``engine`` are the bytes of an engine that generates (``asleep``: not while the model trains,
+    beside the terms ``stays`` alone), ``drops`` are terms that the traced step has and this one has not, ``spared``
+    those that it may not have, ``answers`` the share of logits that it makes. Samples of one that ``generates`` are as
+    long as they become; ``gathers``: it does so with all weights that ZeRO-3 divides. ``scores``: before the step it
+    makes logits of so many times its tokens, without gradients."""
 
     like: str = "sft"
     reference: bool = False
@@ -84,7 +80,9 @@ class Stage(NamedTuple):
     answers: float = 1.0
     generates: bool = False
     asleep: bool = False
+    stays: tuple[str, ...] = OF_THE_MODEL
     gathers: bool = False
+    scores: float = 1.0
 
 
 def staged(source: TraceSource, stage: Stage) -> TraceSource:
@@ -110,14 +108,15 @@ def staged(source: TraceSource, stage: Stage) -> TraceSource:
         if LOGITS in new:
             new[LOGITS] *= stage.answers
         new |= {name: beside[name] for name in stage.models}
-        turns = sum(size for name, size in new.items() if name not in OF_THE_MODEL) if stage.asleep else 0.0
+        turns = sum(size for name, size in new.items() if name not in stage.stays) if stage.asleep else 0.0
         return new | ({GENERATING: stage.engine - turns} if stage.engine > turns else {})
 
     def change(trace: Trace, job: Job) -> Trace:
         trace = with_terms(trace, partial(terms_of, trace, job))
-        return with_gathered(trace) if stage.gathers else trace
+        trace = with_gathered(trace) if stage.gathers else trace
+        return with_scored(trace, stage.scores) if stage.scores > 1 else trace
 
-    changes = stage.models or stage.engine or stage.drops or stage.answers != 1 or stage.gathers
+    changes = stage.models or stage.engine or stage.drops or stage.answers != 1 or stage.gathers or stage.scores > 1
     return changed(source, change) if changes else source
 
 
@@ -155,7 +154,7 @@ def _stage_of(recipe: RunRecipe, assumed: list[str]) -> Stage:
     spared = (*row.get("spared", ()), *models, *(() if sure else (GENERATING,)))
     answer, length = (given.get(name) if row.get("answers") else None for name in ("max_new_tokens", "max_length"))
     answers = (min(answer / length, 1.0) if answer and length else 1.0) * row.get("logits", 1.0)
-    drops, generates, asleep = (tuple(row.get("drops", ())), bool(row.get("generates")), bool(given.get("sleep_mode")))
+    drops, generates = tuple(row.get("drops", ())), bool(row.get("generates"))
     gathers = generates and bool(switches) and not on and given.get("zero_stage") == 3
     gathers &= keys.get("ds3_gather_for_generation") != "false"
     if gathers:
@@ -163,7 +162,9 @@ def _stage_of(recipe: RunRecipe, assumed: list[str]) -> Stage:
     if given.get("optimizer_in_backward"):
         drops = (*drops, "gradients", "temporary values of the optimizer")
         assumed.append(Message("the optimizer steps in the backward pass, so that no gradient stays"))
-    return Stage(row["like"], reference, models, engine, drops, spared, answers, generates, asleep, gathers)
+    asleep, leaves = (bool(given.get(name)) for name in ("sleep_mode", "offload_while_generating"))
+    stays = ("weights", "adapters") if leaves else OF_THE_MODEL
+    return Stage(row["like"], reference, models, engine, drops, spared, answers, generates, asleep, stays, gathers)
 
 
 def _engine(recipe: RunRecipe, assumed: list[str]) -> tuple[float, bool]:
@@ -261,7 +262,13 @@ def plan_of(recipe: RunRecipe, usual: int | None = None) -> RunPlan:
     stage = _stage_of(recipe, assumed) if training else Stage()
     if (others := facts.words("recipe.other_models")) and not stage.models:
         assumed.append(Message("loaded beside the model that is trained, and not counted: {}", ", ".join(others)))
+    dividing, parts = divisions(facts) if training else ([], 1)
     batch = batch_of(facts, training)
+    if joined := given.get("step_tokens") if training and given.get("dynamic_batch") else None:
+        # The samples of a step are one row, and full (rearrange_micro_batches in verl/utils/seqlen_balancing.py).
+        longest, tokens, batch = tokens, max(tokens, int(min(joined * parts, 1 << 30))), 1
+        stage = stage._replace(generates=False, scores=max((given.get("scored_tokens") or 0) * parts / tokens, 1.0))
+        assumed.append(Message("batches are made by tokens: {} at once, of samples of up to {}", tokens, longest))
     if not batch:
         batch = 1
         assumed.append(Message("the batch size was not given: 1 was taken"))
@@ -305,7 +312,6 @@ def plan_of(recipe: RunRecipe, usual: int | None = None) -> RunPlan:
         assumed.append(on if newest else Message("gradient checkpointing was not given: it was taken to be off"))
     savers = _savers(recipe, version)
     spared = (*stage.spared, *unsure, *(term for _, terms in savers for term in terms))
-    dividing, parts = _dividing(keys) if training else ([], 1)
     divided, processes = _divided(given, keys), given.get("world_size") or 1
     counted = given.get("launcher") is None or bool(given.get("world_size"))
     by_default = "framework" in given and "recipe.gradient_checkpointing" not in facts
@@ -351,14 +357,6 @@ def _savers(recipe: RunRecipe, version: str | None) -> list[tuple[str, tuple[str
         if row.get("stage") in (None, given.get("stage") or "sft") and _may_be(version, row.get("releases"))
     }
     return [saver for name, saver in _SAVERS.items() if (name in own if given.get(name) is None else given[name])]
-
-
-def _dividing(keys: Mapping[str, str]) -> tuple[list[str], int]:
-    """Return a sentence for each key that divides a sample or the model among GPUs, and into how many parts all do."""
-    divided = {key: size for key, size in keys.items() if re.search(_DIVIDED, key) and size not in _WHOLE}
-    sizes = (int(size) if re.fullmatch("[1-9][0-9]{0,3}", size) else _MANY for size in divided.values())
-    text = "{}, which divides a sample or the model among GPUs"
-    return [Message(text, f"{key}={size}") for key, size in divided.items()], min(math.prod(sizes), _MOST_PARTS)
 
 
 def _divided(given: Mapping[str, Any], keys: Mapping[str, str]) -> bool:
@@ -469,7 +467,7 @@ def _reference(recipe: RunRecipe, method: str) -> str:
 def _own_optimizer(recipe: RunRecipe) -> str | None:
     """Return a switch that the recipe's framework does not have, and that names an optimizer: a fork's."""
     foreign = [item for item in recipe.facts.items("recipe_key") if item["state"] in ("unknown", "own")]
-    switches = [str(item["key"]) for item in foreign if item["value"] not in _WHOLE]
+    switches = [str(item["key"]) for item in foreign if item["value"] not in WHOLE]
     patterns = [pattern for row in recipe.known["fork"] for pattern in row["optimizers"]]
     return next((key for key in switches if any(fnmatchcase(key, pattern) for pattern in patterns)), None)
 

@@ -4,26 +4,70 @@ The terms are those of the sources (deepspeed/runtime/zero/stage_1_and_2.py and 
 torch/csrc/distributed/c10d/reducer.cpp); activations are not divided.
 """
 
+import math
+import re
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+from envdoctor.facts.factset import FactSet
 from envdoctor.peak.closed_form import LOGITS, OF_THE_MODEL, OTHER_MODELS, Terms, at_full_depth
 from envdoctor.peak.section import MemoryProblem
 from envdoctor.peak.tracing import Trace
+from envdoctor.system.message import Message
 
 #: What of the training is there in the backward pass and after it alone.
 _OF_THE_STEP = ("gradients", "temporary values of the optimizer")
+
+#: Keys of recipes that divide samples or layers among the GPUs, and the values with which they do not.
+_DIVIDED = r"(?:\A|\.)(?:(?:ulysses_)?sequence|context|tensor|pipeline|expert)(?:_model)?_parallel(?:_size|_degree)?\Z"
+WHOLE = ("1", "0", "-1", "None", "null", "False", "false", "")
+#: The parts where the value is no number, and the most that are believed.
+_MANY, _MOST_PARTS = 8, 1 << 20
+
+
+def divisions(facts: FactSet) -> tuple[list[str], int]:
+    """Return a sentence for each key that divides a sample or the model among GPUs, and into how many parts all do. One
+    that is read is that of the engine which generates."""
+    keys = {str(item["key"]): str(item["value"]) for item in facts.items("recipe_key") if item["state"] != "read"}
+    divided = {key: size for key, size in keys.items() if re.search(_DIVIDED, key) and size not in WHOLE}
+    sizes = (int(size) if re.fullmatch("[1-9][0-9]{0,3}", size) else _MANY for size in divided.values())
+    text = "{}, which divides a sample or the model among GPUs"
+    return [Message(text, f"{key}={size}") for key, size in divided.items()], min(math.prod(sizes), _MOST_PARTS)
 
 
 def with_gathered(trace: Trace) -> Trace:
     """Return the trace with the moment before a step when each process generates: beside what it holds of the model and
     its training, it has all weights and the keys and values (unwrap_model_for_generation in trl/models/utils.py)."""
+    return _with_moment(
+        trace,
+        "decode/gathered",
+        "all_gather",
+        lambda point, held: {
+            "gathered layers": held.get("weights", 0.0),
+            "KV cache": float(point.get("cache_bytes", 0.0)),
+        },
+    )
+
+
+def with_scored(trace: Trace, times: float) -> Trace:
+    """Return the trace with the moment before a step when each process makes the logits of so many ``times`` its
+    tokens, and no gradients (compute_log_prob in verl/workers/fsdp_workers.py)."""
+
+    def logits(point: Mapping[str, Any], _: Terms) -> Terms:
+        return {LOGITS: times * max(terms.get(LOGITS, 0.0) for *_, terms in point["segments"].values())}
+
+    return _with_moment(trace, "score/logits", "log_prob", logits)
+
+
+def _with_moment(trace: Trace, name: str, operation: str, beside: Callable[[Mapping[str, Any], Terms], Terms]) -> Trace:
+    """Return the trace with one more moment, when what a process holds of the model and its training is there, and what
+    ``beside`` tells of a point and of that."""
     points = []
     for point in trace.points:
         (_, _, first), *_ = point["segments"].values()
-        terms = {name: first[name] for name in OF_THE_MODEL if name in first and name not in _OF_THE_STEP}
-        terms |= {"gathered layers": first.get("weights", 0.0), "KV cache": float(point.get("cache_bytes", 0.0))}
-        segments = {**point["segments"], "decode/gathered": [sum(terms.values()), "all_gather", terms]}
+        held = {name: first[name] for name in OF_THE_MODEL if name in first and name not in _OF_THE_STEP}
+        terms = {**held, **beside(point, held)}
+        segments = {**point["segments"], name: [sum(terms.values()), operation, terms]}
         points.append({**point, "segments": segments})
     return trace._replace(points=tuple(points))
 
@@ -104,8 +148,8 @@ class _Run(NamedTuple):
         return new
 
     def fsdp(self, terms: Terms) -> Terms:
-        """Divide everything but two layers, which are whole at a time: the one that computes and the next. A reference
-        model is divided and offloaded as well (prepare_fsdp in trl/models/utils.py)."""
+        """Divide everything but two layers, which are whole at a time until the optimizer steps: the one that computes
+        and the next. A reference model is divided and offloaded as well (prepare_fsdp in trl/models/utils.py)."""
         new = {name: size / (self.processes if name in OF_THE_MODEL else 1) for name, size in terms.items()}
         rest = self._rest()
         # Layers travel as they are stored: packed ones packed (torchao's NF4Tensor, bitsandbytes' quant_storage).
@@ -113,5 +157,7 @@ class _Run(NamedTuple):
         if offloads := bool(self.given.get("offload_param")):
             # Gradients too, and the optimizer steps there (CPUOffload in torch/distributed/fsdp/api.py).
             new = {name: 0.0 if name in OF_THE_MODEL else size for name, size in new.items()}
+        if "temporary values of the optimizer" in terms:
+            return new
         # What is in no layer, the root's, stays whole until the way back (torch/distributed/fsdp/_runtime_utils.py).
         return {**new, "gathered layers": 2 * max(layer, 0.0) + rest * (1 if offloads else 1 - 1 / self.processes)}

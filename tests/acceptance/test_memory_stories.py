@@ -484,7 +484,7 @@ actor_rollout_ref.rollout.gpu_memory_utilization=0.9 trainer.n_gpus_per_node=1
 """
 
 
-@pytest.mark.parametrize(("gpu", "found"), [("A100-80GB", False), ("L40S", True)])
+@pytest.mark.parametrize(("gpu", "found"), [("H200", False), ("L40S", True)])
 def test_answers_whose_length_decides_are_named_with_the_key(
     without_files: Any, tmp_path: Path, gpu: str, found: bool
 ) -> None:

@@ -282,6 +282,24 @@ def test_grpo_makes_the_logits_of_the_answers_alone_in_trl_and_half_of_them_in_v
     assert found["interval"]["allocated"][0] == 4.0 + logits
 
 
+@pytest.mark.parametrize(
+    ("facts", "tokens", "batch", "most"),
+    [
+        ({"dynamic_batch": True, "step_tokens": 4000}, 4000, 1, 5.0),
+        ({"dynamic_batch": True, "step_tokens": 500}, 1000, 1, 5.0),  # a sample is never divided
+        ({"dynamic_batch": True, "step_tokens": 4000, "scored_tokens": 12000}, 4000, 1, 7.0),
+        ({"dynamic_batch": False, "step_tokens": 4000}, 1000, 2, 5.0),
+    ],
+)
+def test_batches_that_are_made_by_tokens_are_one_row_of_so_many(
+    predicted: Any, trace_of: Any, facts: dict[str, Any], tokens: int, batch: int, most: float
+) -> None:
+    trace = trace_of({"weights": 4.0, "logits and loss": 2.0})
+    known = {"framework": "verl", "stage": "grpo", "max_length": 1000, "train_batch_size": 2, "batch_size": 2}
+    found = predicted(trace, **known, **facts)
+    assert (found["tokens"], found["job"]["batch"], found["allocated_gib"]) == (tokens, batch, most)
+
+
 def test_an_optimizer_in_the_backward_pass_keeps_no_gradient(predicted: Any, trace_of: Any) -> None:
     terms = {"weights": 4.0, "gradients": 4.0, "temporary values of the optimizer": 4.0, "logits and loss": 2.0}
     fused, plain = (predicted(trace_of(terms), method="full", optimizer_in_backward=one) for one in (True, False))
