@@ -360,8 +360,6 @@ _SETTLING = {
     "counted: {} to {} GiB",
     "recipe.batch_size": "whether it fits is not known, because the batch size is not: {} to {} GiB with the batch "
     "that was taken; give --set {}=N",
-    "recipe.step_tokens": "whether it fits is not known, because the tokens of a step are not: {} to {} GiB; "
-    "give --set {}=N",
     "recipe.zero_stage": "whether it fits is not known, because how processes share the run is not: as little as {} "
     "GiB, and up to {} GiB if each holds the whole model; give --set {}=3, =2 or =0",
 }

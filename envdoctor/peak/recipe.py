@@ -262,9 +262,10 @@ def plan_of(recipe: RunRecipe, usual: int | None = None) -> RunPlan:
     stage = _stage_of(recipe, assumed) if training else Stage()
     if (others := facts.words("recipe.other_models")) and not stage.models:
         assumed.append(Message("loaded beside the model that is trained, and not counted: {}", ", ".join(others)))
-    dividing, parts = divisions(facts) if training else ([], 1)
-    batch = batch_of(facts, training)
-    if joined := given.get("step_tokens") if training and given.get("dynamic_batch") else None:
+    (dividing, parts), batch = divisions(facts) if training else ([], 1), batch_of(facts, training)
+    if training and given.get("dynamic_batch"):
+        if not (joined := given.get("step_tokens")):
+            raise MemoryProblem("how many tokens a step has is not known: give them, --set recipe.step_tokens=16384")
         # The samples of a step are one row, and full (rearrange_micro_batches in verl/utils/seqlen_balancing.py).
         longest, tokens, batch = tokens, max(tokens, int(min(joined * parts, 1 << 30))), 1
         stage = stage._replace(generates=False, scores=max((given.get("scored_tokens") or 0) * parts / tokens, 1.0))
