@@ -12,7 +12,7 @@ from envdoctor.facts.factset import FactSet
 from envdoctor.facts.values import ABSENT, Records, Unknown
 from envdoctor.peak.closed_form import GENERATING, LOGITS, OF_THE_MODEL, gpu_of
 from envdoctor.peak.section import MemoryProblem
-from envdoctor.peak.sharing import WHOLE, divisions, with_gathered, with_scored
+from envdoctor.peak.sharing import WHOLE, division_is_known, divisions, with_gathered, with_scored
 from envdoctor.peak.tracing import Job, Trace, TraceSource, changed, with_terms
 from envdoctor.system.message import Message
 from envdoctor.versions.pep440 import satisfies
@@ -276,7 +276,7 @@ def plan_of(recipe: RunRecipe, usual: int | None = None) -> RunPlan:
     half = _DTYPES[given["dtype"]] if training and given.get("dtype") in ("bf16", "fp16") else None
     by_deepspeed = given.get("zero_stage") is not None
     # DeepSpeed converts the model to the dtype of the run before it is on the GPU; others compute in it.
-    load = half if half and by_deepspeed else _load_dtype(given, facts, assumed)
+    load = half if half and by_deepspeed else _load_dtype(recipe, assumed)
     version = facts.text(f"pkg.{framework}")
     attention, eager = _attention(recipe, version, assumed)
     flash = isinstance(attention, str) and attention.startswith("flash_attention")
@@ -313,7 +313,7 @@ def plan_of(recipe: RunRecipe, usual: int | None = None) -> RunPlan:
         assumed.append(on if newest else Message("gradient checkpointing was not given: it was taken to be off"))
     savers = _savers(recipe, version)
     spared = (*stage.spared, *unsure, *(term for _, terms in savers for term in terms))
-    divided, processes = _divided(given, keys), given.get("world_size") or 1
+    divided, processes = division_is_known(given, keys), given.get("world_size") or 1
     counted = given.get("launcher") is None or bool(given.get("world_size"))
     by_default = "framework" in given and "recipe.gradient_checkpointing" not in facts
     return RunPlan(
@@ -360,17 +360,6 @@ def _savers(recipe: RunRecipe, version: str | None) -> list[tuple[str, tuple[str
     return [saver for name, saver in _SAVERS.items() if (name in own if given.get(name) is None else given[name])]
 
 
-def _divided(given: Mapping[str, Any], keys: Mapping[str, str]) -> bool:
-    """Return whether what each process of several holds is known: it is not where the recipe names a file of
-    DeepSpeed's that nobody can read, or a launcher without how it divides the run."""
-    if given.get("zero_stage") is not None or given.get("fsdp"):
-        return True
-    if given.get("world_size") == 1 and "offload_optimizer" in given:
-        return True
-    names = {"zero_stage", "fsdp"} if given.get("launcher") is not None else {"zero_stage"}
-    return given.keys() >= names or (len(names) == 1 and "deepspeed" not in keys)
-
-
 def _method(recipe: RunRecipe, assumed: list[str]) -> str:
     """Return how the model is trained or run. Beside quantised weights adapters alone can be trained."""
     given, stored = recipe.given, recipe.facts.text("model.quantization")
@@ -398,8 +387,15 @@ def batch_of(facts: FactSet, training: bool) -> int | None:
     return int(min(known, key=lambda size: size[0])[1]) or None if known else None
 
 
-def _load_dtype(given: Mapping[str, Any], facts: FactSet, assumed: list[str]) -> str:
-    """Return the dtype of the weights in memory; for a config without one float32, as transformers takes it."""
+def _load_dtype(recipe: RunRecipe, assumed: list[str]) -> str:
+    """Return the dtype of the weights in memory; for a config without one float32, as transformers takes it. Some
+    frameworks make float32 of all that is trained, where neither DeepSpeed nor FSDP keeps it."""
+    facts, _, given, keys, trainer = recipe
+    apart = given.get("zero_stage") is not None or given.get("fsdp") or given.get("load_dtype") or keys.get("use_badam")
+    plain = given.get("method") == "full" and given.get("stage", "sft") in ("sft", "pt")
+    if trainer.get("casts") and plain and not apart and division_is_known(given, keys):
+        assumed.append(Message("the weights that are trained are float32, which {} makes of them", given["framework"]))
+        return "float32"
     own, load, version = facts.text("model.dtype"), given.get("load_dtype"), facts.text("pkg.transformers")
     if load in _DTYPES:
         return _DTYPES[str(load)]

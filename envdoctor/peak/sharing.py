@@ -35,6 +35,17 @@ def divisions(facts: FactSet) -> tuple[list[str], int]:
     return [Message(text, f"{key}={size}") for key, size in divided.items()], min(math.prod(sizes), _MOST_PARTS)
 
 
+def division_is_known(given: Mapping[str, Any], keys: Mapping[str, str]) -> bool:
+    """Return whether what each process of several holds is known: it is not where the recipe names a file of
+    DeepSpeed's that nobody can read, or a launcher without how it divides the run."""
+    if given.get("zero_stage") is not None or given.get("fsdp"):
+        return True
+    if given.get("world_size") == 1 and "offload_optimizer" in given:
+        return True
+    names = {"zero_stage", "fsdp"} if given.get("launcher") is not None else {"zero_stage"}
+    return given.keys() >= names or (len(names) == 1 and "deepspeed" not in keys)
+
+
 def with_gathered(trace: Trace) -> Trace:
     """Return the trace with the moment before a step when each process generates: beside what it holds of the model and
     its training, it has all weights and the keys and values (unwrap_model_for_generation in trl/models/utils.py)."""

@@ -197,6 +197,17 @@ GALORE = {"method": "full", "optimizer": "galore"}
             ({"dtype": "bf16", **load, "zero_stage": 2, "world_size": 1}, {}, {"amp": None, "load_dtype": "bfloat16"})
             for load in ({}, {"load_dtype": ABSENT}, {"load_dtype": "fp32"})
         ),
+        # Without DeepSpeed LLaMA-Factory makes float32 of what is trained.
+        *(
+            ({"method": "full", "framework": "llamafactory", "dtype": "bf16", **more}, keys, {"load_dtype": load})
+            for more, keys, load in (
+                ({}, {}, "float32"),
+                ({"load_dtype": "bf16"}, {}, "bfloat16"),
+                ({"fsdp": "FULL_SHARD", "world_size": 1}, {}, "bfloat16"),
+                ({}, {"deepspeed": "a.json"}, "bfloat16"),
+                ({"framework": "trl"}, {}, "bfloat16"),
+            )
+        ),
         ({"batch_size": 1}, {}, {"padded": False}),
         ({"packing": True}, {}, {"padded": False}),
         # Flash attention keeps what the fused kernel keeps.
