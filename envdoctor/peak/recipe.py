@@ -12,7 +12,7 @@ from envdoctor.facts.factset import FactSet
 from envdoctor.facts.values import ABSENT, Records, Unknown
 from envdoctor.peak.closed_form import GENERATING, LOGITS, OF_THE_MODEL, gpu_of
 from envdoctor.peak.section import MemoryProblem
-from envdoctor.peak.sharing import WHOLE, division_is_known, divisions, with_gathered, with_scored
+from envdoctor.peak.sharing import WHOLE, division_is_known, divisions, partly, with_gathered, with_layers, with_scored
 from envdoctor.peak.tracing import Job, Trace, TraceSource, changed, with_terms
 from envdoctor.system.message import Message
 from envdoctor.versions.pep440 import satisfies
@@ -33,7 +33,6 @@ _SAVERS: dict[str, tuple[str, tuple[str, ...]]] = {
     "activation_offload": (Message("activations that go to the CPU"), ("hidden states", "attention", "MLP")),
     "torch_compile": ("torch.compile", ("MLP",)),
 }
-_UNSET = ("0", "0.0", "False", "false", "None", "none", "absent", "")
 #: What a second model that is trained holds of its own for each batch.
 _ACTIVATIONS = ("embeddings and masks", "hidden states", "attention", "MLP")
 #: How often a value model holds its parameters: they, their gradients, and AdamW's two states.
@@ -69,7 +68,8 @@ class Stage(NamedTuple):
     beside the terms ``stays`` alone), ``drops`` are terms that the traced step has and this one has not, ``spared``
     those that it may not have, ``answers`` the share of logits that it makes. Samples of one that ``generates`` are as
     long as they become; ``gathers``: it does so with all weights that ZeRO-3 divides. ``scores``: before the step it
-    makes logits of so many times its tokens, without gradients."""
+    makes logits of so many times its tokens, without gradients. ``layers``: so many alone are trained where no
+    adapter is, and whether they are float32."""
 
     like: str = "sft"
     reference: bool = False
@@ -83,6 +83,7 @@ class Stage(NamedTuple):
     stays: tuple[str, ...] = OF_THE_MODEL
     gathers: bool = False
     scores: float = 1.0
+    layers: tuple[int, bool] = (0, False)
 
 
 def staged(source: TraceSource, stage: Stage) -> TraceSource:
@@ -112,11 +113,14 @@ def staged(source: TraceSource, stage: Stage) -> TraceSource:
         return new | ({GENERATING: stage.engine - turns} if stage.engine > turns else {})
 
     def change(trace: Trace, job: Job) -> Trace:
+        if stage.layers[0] and not job["lora"]:
+            trace = with_layers(trace, *stage.layers)
         trace = with_terms(trace, partial(terms_of, trace, job))
         trace = with_gathered(trace) if stage.gathers else trace
         return with_scored(trace, stage.scores) if stage.scores > 1 else trace
 
-    changes = stage.models or stage.engine or stage.drops or stage.answers != 1 or stage.gathers or stage.scores > 1
+    more = stage.gathers or stage.scores > 1 or stage.layers[0]
+    changes = stage.models or stage.engine or stage.drops or stage.answers != 1 or more
     return changed(source, change) if changes else source
 
 
@@ -282,8 +286,8 @@ def plan_of(recipe: RunRecipe, usual: int | None = None) -> RunPlan:
     flash = isinstance(attention, str) and attention.startswith("flash_attention")
     packed = bool(given.get("packing") or given.get("padding_free"))
     optimizer, unsure = _optimizer(recipe, assumed) if training else ("elsewhere", ())
-    partial = _partial(recipe, assumed) if training else ()
-    unsure = (*unsure, *partial)
+    less, layers = partly(given, keys, recipe.known["partial"], assumed) if training else ((), 0)
+    stage = stage._replace(layers=(layers, _casts(recipe)))
     # A default that changed, of an unknown release.
     newest = facts.get("recipe.gradient_checkpointing").source == "preset" and trainer.get("checkpointing", False)
     job = {
@@ -312,7 +316,7 @@ def plan_of(recipe: RunRecipe, usual: int | None = None) -> RunPlan:
         on = Message("gradient checkpointing was not given: it was taken to be on, as the newest {} has it", framework)
         assumed.append(on if newest else Message("gradient checkpointing was not given: it was taken to be off"))
     savers = _savers(recipe, version)
-    spared = (*stage.spared, *unsure, *(term for _, terms in savers for term in terms))
+    spared = (*stage.spared, *unsure, *less, *(term for _, terms in savers for term in terms))
     divided, processes = division_is_known(given, keys), given.get("world_size") or 1
     counted = given.get("launcher") is None or bool(given.get("world_size"))
     by_default = "framework" in given and "recipe.gradient_checkpointing" not in facts
@@ -322,8 +326,8 @@ def plan_of(recipe: RunRecipe, usual: int | None = None) -> RunPlan:
         assumed=tuple(assumed),
         savers=(*(name for name, _ in savers), *dividing),
         spared=spared,
-        unsure=unsure,
-        open_by="recipe.method" if partial else "recipe.optimizer",
+        unsure=(*unsure, *less),
+        open_by="recipe.method" if less else "recipe.optimizer",
         eager=eager,
         stated=stated,
         parts=parts,
@@ -336,16 +340,6 @@ def plan_of(recipe: RunRecipe, usual: int | None = None) -> RunPlan:
         off="gradient_checkpointing" in given or by_default,
         maybe_off=bool(training and newest and "gradient_checkpointing" not in given),
     )
-
-
-def _partial(recipe: RunRecipe, assumed: list[str]) -> tuple[str, ...]:
-    """Return the terms that may be missing by keys that nothing models, and add to ``assumed`` which those are."""
-    rows, keys, method = recipe.known["partial"], recipe.keys, recipe.given.get("method")
-    pairs = [(name, row["terms"]) for row in rows for name in row.get("methods", ()) if name == method]
-    pairs += [(key, row["terms"]) for row in rows for key in row.get("keys", ()) if keys.get(key, "0") not in _UNSET]
-    text = "{} changes what is trained or kept in a way that is not modelled: less is needed"
-    assumed += [Message(text, key) for key, _ in pairs]
-    return tuple(term for _, terms in pairs for term in terms)
 
 
 def _savers(recipe: RunRecipe, version: str | None) -> list[tuple[str, tuple[str, ...]]]:
@@ -387,13 +381,17 @@ def batch_of(facts: FactSet, training: bool) -> int | None:
     return int(min(known, key=lambda size: size[0])[1]) or None if known else None
 
 
-def _load_dtype(recipe: RunRecipe, assumed: list[str]) -> str:
-    """Return the dtype of the weights in memory; for a config without one float32, as transformers takes it. Some
-    frameworks make float32 of all that is trained, where neither DeepSpeed nor FSDP keeps it."""
-    facts, _, given, keys, trainer = recipe
+def _casts(recipe: RunRecipe) -> bool:
+    """Return whether the framework makes float32 of what is trained, where neither DeepSpeed nor FSDP keeps it."""
+    given, keys = recipe.given, recipe.keys
     apart = given.get("zero_stage") is not None or given.get("fsdp") or given.get("load_dtype") or keys.get("use_badam")
-    plain = given.get("method") == "full" and given.get("stage", "sft") in ("sft", "pt")
-    if trainer.get("casts") and plain and not apart and division_is_known(given, keys):
+    return bool(recipe.trainer.get("casts")) and not apart and division_is_known(given, keys)
+
+
+def _load_dtype(recipe: RunRecipe, assumed: list[str]) -> str:
+    """Return the dtype of the weights in memory; for a config without one float32, as transformers takes it."""
+    facts, _, given, *_ = recipe
+    if given.get("method") == "full" and given.get("stage", "sft") in ("sft", "pt") and _casts(recipe):
         assumed.append(Message("the weights that are trained are float32, which {} makes of them", given["framework"]))
         return "float32"
     own, load, version = facts.text("model.dtype"), given.get("load_dtype"), facts.text("pkg.transformers")

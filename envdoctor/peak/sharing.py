@@ -6,20 +6,23 @@ torch/csrc/distributed/c10d/reducer.cpp); activations are not divided.
 
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from envdoctor.facts.factset import FactSet
 from envdoctor.peak.closed_form import LOGITS, OF_THE_MODEL, OTHER_MODELS, Terms, at_full_depth
 from envdoctor.peak.section import MemoryProblem
-from envdoctor.peak.tracing import Trace
+from envdoctor.peak.tracing import Trace, with_terms
 from envdoctor.system.message import Message
 
 #: What of the training is there in the backward pass and after it alone.
 _OF_THE_STEP = ("gradients", "temporary values of the optimizer")
+_OF_THE_TRAINED = (*_OF_THE_STEP, "optimizer states")
+_KEPT = ("hidden states", "attention", "MLP")
 
 #: Keys of recipes that divide samples or layers among the GPUs, and the values with which they do not.
 _DIVIDED = r"(?:\A|\.)(?:(?:ulysses_)?sequence|context|tensor|pipeline|expert)(?:_model)?_parallel(?:_size|_degree)?\Z"
+_UNSET = ("0", "0.0", "False", "false", "None", "none", "absent", "")
 WHOLE = ("1", "0", "-1", "None", "null", "False", "false", "")
 #: The parts where the value is no number, and the most that are believed.
 _MANY, _MOST_PARTS = 8, 1 << 20
@@ -44,6 +47,47 @@ def division_is_known(given: Mapping[str, Any], keys: Mapping[str, str]) -> bool
         return True
     names = {"zero_stage", "fsdp"} if given.get("launcher") is not None else {"zero_stage"}
     return given.keys() >= names or (len(names) == 1 and "deepspeed" not in keys)
+
+
+def partly(
+    given: Mapping[str, Any], keys: Mapping[str, str], rows: Iterable[Mapping[str, Any]], assumed: list[str]
+) -> tuple[tuple[str, ...], int]:
+    """Return the terms that may be missing by keys and methods that nothing models, and how many layers alone are
+    trained (0: not told by a method). Add to ``assumed`` which those are."""
+    terms: list[str] = []
+    for row in rows:
+        names = [key for key in row.get("keys", ()) if keys.get(key, "0") not in _UNSET]
+        if given.get("method") in row.get("methods", ()):
+            (key, usual), *_ = row["layers"].items()
+            told = keys.get(key, str(usual))
+            alone = all(keys.get(other, "all") in ("all", *_UNSET) for other in row["unless"])
+            if alone and re.fullmatch("-?[1-9][0-9]{0,3}", told):
+                assumed.append(Message("{} of the layers alone are trained", told.lstrip("-")))
+                # Without checkpoints the layers below those keep nothing for the way back.
+                return () if given.get("gradient_checkpointing") else _KEPT, abs(int(told))
+            names.append(str(given["method"]))
+        text = "{} changes what is trained or kept in a way that is not modelled: less is needed"
+        assumed += [Message(text, name) for name in names]
+        terms += row["terms"] if names else ()
+    return tuple(terms), 0
+
+
+def with_layers(trace: Trace, layers: int, float32: bool) -> Trace:
+    """Return the trace as if so many ``layers`` alone were trained, those as ``float32``, if so."""
+    trained = min(layers, int(trace.model["depth"])) * float(trace.model["layer_parameters"])
+    width = float(trace.model["weight_bytes"]) / float(trace.model["parameters"])
+    wide = max(width, 4.0) if float32 else width
+    points = []
+    for point in trace.points:
+        part = trained * wide / (point["trained"] * width)
+
+        def changed(terms: Terms, part: float = part) -> Terms:
+            new = {name: size * (part if name in _OF_THE_TRAINED else 1) for name, size in terms.items()}
+            return new | {"weights": new.get("weights", 0.0) + trained * (wide - width)}
+
+        (new,) = with_terms(trace._replace(points=(point,)), changed).points
+        points.append({**new, "trained": trained})
+    return trace._replace(points=tuple(points))
 
 
 def with_gathered(trace: Trace) -> Trace:
@@ -119,7 +163,7 @@ class _Run(NamedTuple):
         are filled up to an even share and a layer and a quarter (get_balanced_memory in accelerate/utils/modeling.py);
         the last has what is left, and the logits."""
         over, whole = int(self.given["layers_over"]), terms.get("weights", 0.0)
-        kept = ("hidden states",) if self.given.get("gradient_checkpointing") else ("hidden states", "attention", "MLP")
+        kept = _KEPT[:1] if self.given.get("gradient_checkpointing") else _KEPT
         new = {name: size / (over if name in (*OF_THE_MODEL, *kept) else 1) for name, size in terms.items()}
         layer = max(min((whole - self._rest()) / self.layers, self.layer * self.width), 0.0)
         first, last = min(whole, whole / over + 1.25 * layer), whole / over - (over - 1) * layer / 4

@@ -3,9 +3,11 @@
 from typing import Any
 
 import pytest
+from traced_jobs import GIB
 
 from envdoctor.facts import ABSENT, Fact, FactSet, Records
 from envdoctor.peak import MemoryProblem, engine_of, settings_of
+from envdoctor.peak.sharing import with_layers
 
 
 def test_what_was_not_given_is_said(predicted: Any) -> None:
@@ -55,9 +57,18 @@ def test_a_run_is_not_judged_where_what_an_unknown_optimizer_keeps_decides(
     gpus = Records(({"name": "A", "memory_gib": memory},))
     found = predicted(trace_of({"weights": 4.0, "optimizer states": 8.0}), gpus, method="full", optimizer="badam")
     assert (found["verdict"], found["settled_by"]) == (judged, "" if judged else "recipe.optimizer")
-    for keys, method in (({"lisa_n_layers": "2"}, "full"), ({}, "freeze")):
+    for keys, method in (({"lisa_n_layers": "2"}, "full"), ({"freeze_extra_modules": "norm"}, "freeze")):
         found = predicted(trace_of({"weights": 4.0, "optimizer states": 8.0}), gpus, keys, method=method)
         assert (found["verdict"], found["settled_by"]) == (judged, "" if judged else "recipe.method")
+
+
+def test_where_some_layers_are_trained_those_alone_have_gradients_and_are_float32(trace_of: Any) -> None:
+    for float32, of_trained, most in ((True, 0.05, 4.4), (False, 0.025, 4.0)):
+        (point,) = with_layers(trace_of({"weights": 4.0, "gradients": 4.0, "hidden states": 1.0}), 9, float32).points
+        ((_, _, terms),) = point["segments"].values()
+        held = {name: size / GIB for name, size in terms.items()}
+        assert held == pytest.approx({"weights": most, "gradients": 4.0 * of_trained, "hidden states": 1.0})
+        assert point["trained"] == pytest.approx(0.2 * GIB)
 
 
 LORA = {"weights": 16.0, "logits and loss": 4.0, "hidden states": 1.0}
