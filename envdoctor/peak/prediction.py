@@ -279,8 +279,14 @@ class _Prediction(NamedTuple):
 
     def around(self, form: ClosedForm, peak: Callable[[Sequence[str]], Peak], share: float = 1.0) -> Need:
         """Return what a run takes, by its ``peak`` without the terms that may be gone, or are likely gone, or none."""
-        low, likely, high = map(peak, (self.plan.spared, self.gone, ()))
-        return self.needed(form, low, high, share, likely)
+        choices = [(*self.plan.spared,), (*self.gone,), ()]
+        low, likely, high = map(peak, choices)
+        need = self.needed(form, low, high, share, likely)
+        if not self.plan.stage.asleep:
+            return need
+        # The most that the training takes while the engine sleeps may be of another moment.
+        low, likely, high = (peak((*names, GENERATING)) for names in choices)
+        return need.up_to(self.needed(form, low, high, share, likely))
 
     def needed(self, form: ClosedForm, low: Peak, high: Peak, share: float = 1.0, likely: Peak | None = None) -> Need:
         """Return what a run takes whose peak is between both, and halfway from the least to the ``likely`` one (None:
@@ -293,7 +299,7 @@ class _Prediction(NamedTuple):
             need = self.needed(form, low, top, share, mean)
             if not self.plan.stage.asleep:
                 return need.beside((least, size, most))
-            awake = high.without(*(name for name in high.terms if name not in OF_THE_MODEL))
+            awake = high.without(*(name for name in high.terms if name not in self.plan.stage.stays))
             turn = high.size - awake.size
             return need.up_to(self.needed(form, awake, awake, share).beside((turn, turn, turn)))
         least, most = low.size, high.size

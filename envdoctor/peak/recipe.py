@@ -12,7 +12,7 @@ from envdoctor.facts.factset import FactSet
 from envdoctor.facts.values import ABSENT, Records, Unknown
 from envdoctor.peak.closed_form import GENERATING, LOGITS, OF_THE_MODEL, gpu_of
 from envdoctor.peak.section import MemoryProblem
-from envdoctor.peak.sharing import with_gathered
+from envdoctor.peak.sharing import WHOLE, division_is_known, divisions, partly, with_gathered, with_layers, with_scored
 from envdoctor.peak.tracing import Job, Trace, TraceSource, changed, with_terms
 from envdoctor.system.message import Message
 from envdoctor.versions.pep440 import satisfies
@@ -33,12 +33,6 @@ _SAVERS: dict[str, tuple[str, tuple[str, ...]]] = {
     "activation_offload": (Message("activations that go to the CPU"), ("hidden states", "attention", "MLP")),
     "torch_compile": ("torch.compile", ("MLP",)),
 }
-#: Keys of recipes that divide samples or layers among the GPUs, and the values with which they do not.
-_DIVIDED = r"(?:\A|\.)(?:sequence|context|tensor|pipeline|expert)(?:_model)?_parallel(?:_size|_degree)?\Z"
-_UNSET = ("0", "0.0", "False", "false", "None", "none", "absent", "")
-_WHOLE = ("1", "0", "-1", "None", "null", "False", "false", "")
-#: The parts where the value is no number, and the most that are believed.
-_MANY, _MOST_PARTS = 8, 1 << 20
 #: What a second model that is trained holds of its own for each batch.
 _ACTIVATIONS = ("embeddings and masks", "hidden states", "attention", "MLP")
 #: How often a value model holds its parameters: they, their gradients, and AdamW's two states.
@@ -70,10 +64,12 @@ def recipe_of(facts: FactSet, known: Mapping[str, Any], hidden: int | None = Non
 
 class Stage(NamedTuple):
     """The traced step is that of ``like``, with a ``reference`` model or without; ``models`` stand beside the traced
-    one and are as large, ``engine`` are the bytes of an engine that generates (``asleep``: not while the model trains),
-    ``drops`` are terms that the traced step has and this one has not, ``spared`` those that it may not have,
-    ``answers`` the share of logits that it makes. Samples of one that ``generates`` are as long as they become;
-    ``gathers``: it does so with all weights that ZeRO-3 divides."""
+    one and are as large, ``engine`` are the bytes of an engine that generates (``asleep``: not while the model trains,
+    beside the terms ``stays`` alone), ``drops`` are terms that the traced step has and this one has not, ``spared``
+    those that it may not have, ``answers`` the share of logits that it makes. Samples of one that ``generates`` are as
+    long as they become; ``gathers``: it does so with all weights that ZeRO-3 divides. ``scores``: before the step it
+    makes logits of so many times its tokens, without gradients. ``layers``: so many alone are trained where no
+    adapter is, and whether they are float32."""
 
     like: str = "sft"
     reference: bool = False
@@ -84,7 +80,10 @@ class Stage(NamedTuple):
     answers: float = 1.0
     generates: bool = False
     asleep: bool = False
+    stays: tuple[str, ...] = OF_THE_MODEL
     gathers: bool = False
+    scores: float = 1.0
+    layers: tuple[int, bool] = (0, False)
 
 
 def staged(source: TraceSource, stage: Stage) -> TraceSource:
@@ -110,14 +109,18 @@ def staged(source: TraceSource, stage: Stage) -> TraceSource:
         if LOGITS in new:
             new[LOGITS] *= stage.answers
         new |= {name: beside[name] for name in stage.models}
-        turns = sum(size for name, size in new.items() if name not in OF_THE_MODEL) if stage.asleep else 0.0
+        turns = sum(size for name, size in new.items() if name not in stage.stays) if stage.asleep else 0.0
         return new | ({GENERATING: stage.engine - turns} if stage.engine > turns else {})
 
     def change(trace: Trace, job: Job) -> Trace:
+        if stage.layers[0] and not job["lora"]:
+            trace = with_layers(trace, *stage.layers)
         trace = with_terms(trace, partial(terms_of, trace, job))
-        return with_gathered(trace) if stage.gathers else trace
+        trace = with_gathered(trace) if stage.gathers else trace
+        return with_scored(trace, stage.scores) if stage.scores > 1 else trace
 
-    changes = stage.models or stage.engine or stage.drops or stage.answers != 1 or stage.gathers
+    more = stage.gathers or stage.scores > 1 or stage.layers[0]
+    changes = stage.models or stage.engine or stage.drops or stage.answers != 1 or more
     return changed(source, change) if changes else source
 
 
@@ -155,7 +158,7 @@ def _stage_of(recipe: RunRecipe, assumed: list[str]) -> Stage:
     spared = (*row.get("spared", ()), *models, *(() if sure else (GENERATING,)))
     answer, length = (given.get(name) if row.get("answers") else None for name in ("max_new_tokens", "max_length"))
     answers = (min(answer / length, 1.0) if answer and length else 1.0) * row.get("logits", 1.0)
-    drops, generates, asleep = (tuple(row.get("drops", ())), bool(row.get("generates")), bool(given.get("sleep_mode")))
+    drops, generates = tuple(row.get("drops", ())), bool(row.get("generates"))
     gathers = generates and bool(switches) and not on and given.get("zero_stage") == 3
     gathers &= keys.get("ds3_gather_for_generation") != "false"
     if gathers:
@@ -163,7 +166,9 @@ def _stage_of(recipe: RunRecipe, assumed: list[str]) -> Stage:
     if given.get("optimizer_in_backward"):
         drops = (*drops, "gradients", "temporary values of the optimizer")
         assumed.append(Message("the optimizer steps in the backward pass, so that no gradient stays"))
-    return Stage(row["like"], reference, models, engine, drops, spared, answers, generates, asleep, gathers)
+    asleep, leaves = (bool(given.get(name)) for name in ("sleep_mode", "offload_while_generating"))
+    stays = ("weights", "adapters") if leaves else OF_THE_MODEL
+    return Stage(row["like"], reference, models, engine, drops, spared, answers, generates, asleep, stays, gathers)
 
 
 def _engine(recipe: RunRecipe, assumed: list[str]) -> tuple[float, bool]:
@@ -261,21 +266,28 @@ def plan_of(recipe: RunRecipe, usual: int | None = None) -> RunPlan:
     stage = _stage_of(recipe, assumed) if training else Stage()
     if (others := facts.words("recipe.other_models")) and not stage.models:
         assumed.append(Message("loaded beside the model that is trained, and not counted: {}", ", ".join(others)))
-    batch = batch_of(facts, training)
+    (dividing, parts), batch = divisions(facts) if training else ([], 1), batch_of(facts, training)
+    if training and given.get("dynamic_batch"):
+        if not (joined := given.get("step_tokens")):
+            raise MemoryProblem("how many tokens a step has is not known: give them, --set recipe.step_tokens=16384")
+        # The samples of a step are one row, and full (rearrange_micro_batches in verl/utils/seqlen_balancing.py).
+        longest, tokens, batch = tokens, max(tokens, int(min(joined * parts, 1 << 30))), 1
+        stage = stage._replace(generates=False, scores=max((given.get("scored_tokens") or 0) * parts / tokens, 1.0))
+        assumed.append(Message("batches are made by tokens: {} at once, of samples of up to {}", tokens, longest))
     if not batch:
         batch = 1
         assumed.append(Message("the batch size was not given: 1 was taken"))
     half = _DTYPES[given["dtype"]] if training and given.get("dtype") in ("bf16", "fp16") else None
     by_deepspeed = given.get("zero_stage") is not None
     # DeepSpeed converts the model to the dtype of the run before it is on the GPU; others compute in it.
-    load = half if half and by_deepspeed else _load_dtype(given, facts, assumed)
+    load = half if half and by_deepspeed else _load_dtype(recipe, assumed)
     version = facts.text(f"pkg.{framework}")
     attention, eager = _attention(recipe, version, assumed)
     flash = isinstance(attention, str) and attention.startswith("flash_attention")
     packed = bool(given.get("packing") or given.get("padding_free"))
     optimizer, unsure = _optimizer(recipe, assumed) if training else ("elsewhere", ())
-    partial = _partial(recipe, assumed) if training else ()
-    unsure = (*unsure, *partial)
+    less, layers = partly(given, keys, recipe.known["partial"], assumed) if training else ((), 0)
+    stage = stage._replace(layers=(layers, _casts(recipe)))
     # A default that changed, of an unknown release.
     newest = facts.get("recipe.gradient_checkpointing").source == "preset" and trainer.get("checkpointing", False)
     job = {
@@ -304,9 +316,8 @@ def plan_of(recipe: RunRecipe, usual: int | None = None) -> RunPlan:
         on = Message("gradient checkpointing was not given: it was taken to be on, as the newest {} has it", framework)
         assumed.append(on if newest else Message("gradient checkpointing was not given: it was taken to be off"))
     savers = _savers(recipe, version)
-    spared = (*stage.spared, *unsure, *(term for _, terms in savers for term in terms))
-    dividing, parts = _dividing(keys) if training else ([], 1)
-    divided, processes = _divided(given, keys), given.get("world_size") or 1
+    spared = (*stage.spared, *unsure, *less, *(term for _, terms in savers for term in terms))
+    divided, processes = division_is_known(given, keys), given.get("world_size") or 1
     counted = given.get("launcher") is None or bool(given.get("world_size"))
     by_default = "framework" in given and "recipe.gradient_checkpointing" not in facts
     return RunPlan(
@@ -315,8 +326,8 @@ def plan_of(recipe: RunRecipe, usual: int | None = None) -> RunPlan:
         assumed=tuple(assumed),
         savers=(*(name for name, _ in savers), *dividing),
         spared=spared,
-        unsure=unsure,
-        open_by="recipe.method" if partial else "recipe.optimizer",
+        unsure=(*unsure, *less),
+        open_by="recipe.method" if less else "recipe.optimizer",
         eager=eager,
         stated=stated,
         parts=parts,
@@ -331,16 +342,6 @@ def plan_of(recipe: RunRecipe, usual: int | None = None) -> RunPlan:
     )
 
 
-def _partial(recipe: RunRecipe, assumed: list[str]) -> tuple[str, ...]:
-    """Return the terms that may be missing by keys that nothing models, and add to ``assumed`` which those are."""
-    rows, keys, method = recipe.known["partial"], recipe.keys, recipe.given.get("method")
-    pairs = [(name, row["terms"]) for row in rows for name in row.get("methods", ()) if name == method]
-    pairs += [(key, row["terms"]) for row in rows for key in row.get("keys", ()) if keys.get(key, "0") not in _UNSET]
-    text = "{} changes what is trained or kept in a way that is not modelled: less is needed"
-    assumed += [Message(text, key) for key, _ in pairs]
-    return tuple(term for _, terms in pairs for term in terms)
-
-
 def _savers(recipe: RunRecipe, version: str | None) -> list[tuple[str, tuple[str, ...]]]:
     """Return those of ``_SAVERS`` that the run has: what nobody says, or says to be absent, is as its framework has it
     in this version."""
@@ -351,25 +352,6 @@ def _savers(recipe: RunRecipe, version: str | None) -> list[tuple[str, tuple[str
         if row.get("stage") in (None, given.get("stage") or "sft") and _may_be(version, row.get("releases"))
     }
     return [saver for name, saver in _SAVERS.items() if (name in own if given.get(name) is None else given[name])]
-
-
-def _dividing(keys: Mapping[str, str]) -> tuple[list[str], int]:
-    """Return a sentence for each key that divides a sample or the model among GPUs, and into how many parts all do."""
-    divided = {key: size for key, size in keys.items() if re.search(_DIVIDED, key) and size not in _WHOLE}
-    sizes = (int(size) if re.fullmatch("[1-9][0-9]{0,3}", size) else _MANY for size in divided.values())
-    text = "{}, which divides a sample or the model among GPUs"
-    return [Message(text, f"{key}={size}") for key, size in divided.items()], min(math.prod(sizes), _MOST_PARTS)
-
-
-def _divided(given: Mapping[str, Any], keys: Mapping[str, str]) -> bool:
-    """Return whether what each process of several holds is known: it is not where the recipe names a file of
-    DeepSpeed's that nobody can read, or a launcher without how it divides the run."""
-    if given.get("zero_stage") is not None or given.get("fsdp"):
-        return True
-    if given.get("world_size") == 1 and "offload_optimizer" in given:
-        return True
-    names = {"zero_stage", "fsdp"} if given.get("launcher") is not None else {"zero_stage"}
-    return given.keys() >= names or (len(names) == 1 and "deepspeed" not in keys)
 
 
 def _method(recipe: RunRecipe, assumed: list[str]) -> str:
@@ -399,8 +381,19 @@ def batch_of(facts: FactSet, training: bool) -> int | None:
     return int(min(known, key=lambda size: size[0])[1]) or None if known else None
 
 
-def _load_dtype(given: Mapping[str, Any], facts: FactSet, assumed: list[str]) -> str:
+def _casts(recipe: RunRecipe) -> bool:
+    """Return whether the framework makes float32 of what is trained, where neither DeepSpeed nor FSDP keeps it."""
+    given, keys = recipe.given, recipe.keys
+    apart = given.get("zero_stage") is not None or given.get("fsdp") or given.get("load_dtype") or keys.get("use_badam")
+    return bool(recipe.trainer.get("casts")) and not apart and division_is_known(given, keys)
+
+
+def _load_dtype(recipe: RunRecipe, assumed: list[str]) -> str:
     """Return the dtype of the weights in memory; for a config without one float32, as transformers takes it."""
+    facts, _, given, *_ = recipe
+    if given.get("method") == "full" and given.get("stage", "sft") in ("sft", "pt") and _casts(recipe):
+        assumed.append(Message("the weights that are trained are float32, which {} makes of them", given["framework"]))
+        return "float32"
     own, load, version = facts.text("model.dtype"), given.get("load_dtype"), facts.text("pkg.transformers")
     if load in _DTYPES:
         return _DTYPES[str(load)]
@@ -469,7 +462,7 @@ def _reference(recipe: RunRecipe, method: str) -> str:
 def _own_optimizer(recipe: RunRecipe) -> str | None:
     """Return a switch that the recipe's framework does not have, and that names an optimizer: a fork's."""
     foreign = [item for item in recipe.facts.items("recipe_key") if item["state"] in ("unknown", "own")]
-    switches = [str(item["key"]) for item in foreign if item["value"] not in _WHOLE]
+    switches = [str(item["key"]) for item in foreign if item["value"] not in WHOLE]
     patterns = [pattern for row in recipe.known["fork"] for pattern in row["optimizers"]]
     return next((key for key in switches if any(fnmatchcase(key, pattern) for pattern in patterns)), None)
 

@@ -179,6 +179,8 @@ _WEIGHTS = re.compile(r"model(?:-\d+-of-(\d+))?\.safetensors\Z")
 #: What a model has beside the language model (a tower for images) is not what differs from the nearest type.
 _ALIKE = 0.1
 
+_ATTENTION = ("hidden_size", "num_attention_heads", "num_hidden_layers")
+
 
 def counted(source: TraceSource, parameters: int, other: str | None = None) -> TraceSource:
     """Return traces of ``source`` whose weights are as many as the files hold, or the row of the model's name; of
@@ -220,10 +222,24 @@ def packed_weights(
         trace = _scaled(trace, size / weights, round(parameters))
         if more:
             trace = trace._replace(model={**trace.model, "whole_experts": experts * weights / parameters})
+        if "attention" in row:
+            whole_attention = _attention(job["config"], linear) * max(weights / parameters - each, 0.0)
+            trace = trace._replace(model={**trace.model, "whole_attention": whole_attention})
         apart = (0.0 if head else own) + (max(weights - size, 0.0) if whole else 0.0)
         return trace._replace(absent=own if head else trace.absent, apart=trace.apart + apart)
 
     return changed(source, change)
+
+
+def _attention(config: Mapping[str, Any], most: float) -> float:
+    """Return the parameters of all layers of attention, no more than ``most``."""
+    config = of_language(config)
+    try:
+        hidden, heads, depth = (size_of(config, name) for name in _ATTENTION)
+        keys, width = size_of(config, "num_key_value_heads", heads), size_of(config, "head_dim", hidden // heads)
+    except ValueError:
+        return 0.0
+    return min(2.0 * depth * hidden * width * (heads + keys), most)
 
 
 def _experts(config: Mapping[str, Any], most: float) -> float:

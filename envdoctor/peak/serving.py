@@ -98,10 +98,9 @@ def predict_serving(facts: FactSet, model: Model, tracer: TraceSource, known: Ma
     recipe, config = recipe_of(facts, known), model.config
     given = recipe.given
     stated, gpu = _longest(given, config), gpu_of(facts.each("gpu"), 2)
-    length = stated or _USUAL
     if gpu is None:
         raise MemoryProblem("how much a serving engine takes depends on the GPU: give {}", "--gpu NAME")
-    latent = _latent(config, known["latent"])
+    length, latent = stated or _USUAL, _latent(config, known["latent"])
     row, card = _row(facts, known["engine"], gpu)
     ranks = int(given.get("tensor_parallel") or 1)
     usual = card.get("offline", card["tokens"]) if given.get("method") == "infer" else card["tokens"]
@@ -113,9 +112,11 @@ def predict_serving(facts: FactSet, model: Model, tracer: TraceSource, known: Ma
     trace = traced({**plan.job, "config": config, "tokens": [measured]}, tracer)
     peak = ClosedForm(trace, 1).at(1, measured)
     weights, cache = float(trace.model["weight_bytes"]), at_full_depth(trace, "cache_bytes")
-    step = (peak.size - weights - cache) * tokens / measured / ranks + 4.0 * sequences * _vocabulary(config)
-    weights /= ranks
-    context, apart = _BESIDE * GIB, row["of"] != "total"
+    sampled = sequences * _vocabulary(config)
+    step = max(
+        (peak.size - weights - cache) * tokens / measured / ranks + 4.0 * sampled, row.get("sampler", 0) * sampled
+    )
+    weights, context, apart = weights / ranks, _BESIDE * GIB, row["of"] != "total"
     whole, base, inside = {
         "total": (gpu.total, 0.0, weights + step + context),
         "free": (gpu.free - context, 0.0, weights),
@@ -142,7 +143,8 @@ def predict_serving(facts: FactSet, model: Model, tracer: TraceSource, known: Ma
     if token <= 0:
         raise MemoryProblem("how much an engine takes is not predicted for a model that keeps no keys and values")
     release = facts.text(f"pkg.{row['name']}")
-    images, notes = _images(tower_of(config, recipe), release, row, (tokens, max(length, tokens)), step)
+    sizes = (tokens, max(length, tokens), step, float(trace.model.get("whole_attention", 0.0)) / ranks)
+    images, notes = _perhaps(tower_of(config, recipe), release, row, sizes)
     engine = _Engine(whole, base, inside, token, 1.0, least, most, gpu.free, not apart, unsure, images).loosened(
         model, weights, length
     )
@@ -195,21 +197,24 @@ def predict_serving(facts: FactSet, model: Model, tracer: TraceSource, known: Ma
     }
 
 
-def _images(
-    tower: Tower | None, release: str | None, row: Mapping[str, Any], tokens: tuple[int, int], step: float
+def _perhaps(
+    tower: Tower | None, release: str | None, row: Mapping[str, Any], sizes: tuple[int, int, float, float]
 ) -> tuple[float, list[Message]]:
-    """Return the bytes that images may take where an engine profiles a step with them, and what is said of it.
-    ``tokens`` are those of a step, and of one with images in a release that does not divide such a prompt; ``step`` are
-    the bytes without images. No picture is divided (vllm/v1/core/encoder_cache_manager.py)."""
+    """Return the bytes that may be there too, and what is said of them: of images where an engine profiles a step with
+    them, and of layers of attention that may not be quantised. ``sizes`` are the tokens of a step, and of one with
+    images in a release that does not divide such a prompt; the bytes of a step without images; and those of the layers.
+    No picture is divided (vllm/v1/core/encoder_cache_manager.py)."""
+    usual, whole, step, attention = sizes
+    text = "layers of attention may not be quantised, which the name does not tell: up to {} GiB more"
+    notes = [Message(text, f"{attention / GIB:.1f}")] if attention else []
     if tower is None:
-        return 0.0, []
-    usual, whole = tokens
+        return attention, notes
     undivided = "images" in row and (release is None or satisfies(release, row["images"]))
     at_once = whole if undivided else usual
     patches = max(tower.patches * at_once, tower.largest)
     size = tower.moment * patches + step * (at_once / usual - 1)
     text = "images are not in what a step takes: {} patches of them at once may take up to {} GiB"
-    return size, [Message(text, f"{patches:,.0f}", f"{size / GIB:.1f}")]
+    return size + attention, [*notes, Message(text, f"{patches:,.0f}", f"{size / GIB:.1f}")]
 
 
 def _planned(recipe: RunRecipe, tokens: int) -> tuple[RunPlan, list[str]]:

@@ -307,7 +307,7 @@ def test_a_step_of_grpo_may_have_shorter_answers(run, facts_file):
 def test_verl_checkpoints_unless_it_is_an_old_release_and_changes_are_hydras(
     run, facts_file, tmp_path, release, assumed, change
 ):
-    options = {"model.path": "Qwen/Qwen2.5-7B", "actor.ppo_micro_batch_size_per_gpu": "16"}
+    options = {"model.path": "Qwen/Qwen2.5-7B", "actor.ppo_micro_batch_size_per_gpu": "48"}
     words = " ".join(f"actor_rollout_ref.{key}={value}" for key, value in options.items())
     (tmp_path / "run.sh").write_text(f"python -m verl.trainer.main_ppo {words} trainer.n_gpus_per_node=8\n")
     asked = ("--facts", facts_file(release), "--recipe", "run.sh", "--gpu", "8xA100-80G")

@@ -468,7 +468,7 @@ actor_rollout_ref.rollout.gpu_memory_utilization=0.9 trainer.n_gpus_per_node=1
 """
 
 
-@pytest.mark.parametrize(("gpu", "found"), [("A100-80GB", False), ("L40S", True)])
+@pytest.mark.parametrize(("gpu", "found"), [("H200", False), ("L40S", True)])
 def test_answers_whose_length_decides_are_named_with_the_key(without_files, tmp_path, gpu, found):
     (recipe := tmp_path / "grpo.sh").write_text(" ".join(GRPO.splitlines()))
     known = ["--set", "recipe.attn=flash_attention_2", "--set", "pkg.verl=0.5.0"]

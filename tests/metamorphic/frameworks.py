@@ -297,7 +297,7 @@ def verl(run: Run) -> dict[str, str]:
         strategy = "fsdp2" if run.take("fsdp_version") == 2 else "fsdp"
         to.put(strategy, f"{actor}strategy" if rl else f"{engine}strategy")
     if run.take("offload_param") == "cpu":
-        to.put(True, f"{engine}param_offload")
+        raise CannotSay("the engine of verl offloads parameters together with the optimizer")
     if (length := run.take("max_length")) is not None and rl:
         to.put(512, "data.max_prompt_length")
         to.put(length - 512, "data.max_response_length")

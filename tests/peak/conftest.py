@@ -49,7 +49,7 @@ def predicted(trace_of: Callable[..., Trace]) -> Callable[..., dict[str, Any]]:
         facts = FactSet(Fact(f"recipe.{name}", value, "", "recipe") for name, value in values.items())
         facts = FactSet(fact for fact in facts if fact.value != "unknown")
         facts.update(Fact(f"recipe.{name}", value, "--set", "given") for name, value in (given or {}).items())
-        states = {True: "own", False: "read"}  # the value of a key that its framework does not have is not shown
+        states = {True: "own", False: "unused"}  # the value of a key that its framework does not have is not shown
         listed = Records(
             tuple({"key": key, "value": word, "state": states[word is ABSENT]} for key, word in (keys or {}).items())
         )

@@ -4,9 +4,11 @@ from typing import Any
 
 import pytest
 from tables import rows
+from traced_jobs import GIB
 
 from envdoctor.facts import ABSENT, Fact, FactSet, Records
 from envdoctor.peak import MemoryProblem, engine_of, settings_of
+from envdoctor.peak.sharing import with_layers
 
 
 def test_what_was_not_given_is_said(predicted: Any) -> None:
@@ -56,9 +58,18 @@ def test_a_run_is_not_judged_where_what_an_unknown_optimizer_keeps_decides(
     gpus = Records(({"name": "A", "memory_gib": memory},))
     found = predicted(trace_of({"weights": 4.0, "optimizer states": 8.0}), gpus, method="full", optimizer="badam")
     assert (found["verdict"], found["settled_by"]) == (judged, "" if judged else "recipe.optimizer")
-    for keys, method in (({"lisa_n_layers": "2"}, "full"), ({}, "freeze")):
+    for keys, method in (({"lisa_n_layers": "2"}, "full"), ({"freeze_extra_modules": "norm"}, "freeze")):
         found = predicted(trace_of({"weights": 4.0, "optimizer states": 8.0}), gpus, keys, method=method)
         assert (found["verdict"], found["settled_by"]) == (judged, "" if judged else "recipe.method")
+
+
+def test_where_some_layers_are_trained_those_alone_have_gradients_and_are_float32(trace_of: Any) -> None:
+    for float32, of_trained, most in ((True, 0.05, 4.4), (False, 0.025, 4.0)):
+        (point,) = with_layers(trace_of({"weights": 4.0, "gradients": 4.0, "hidden states": 1.0}), 9, float32).points
+        ((_, _, terms),) = point["segments"].values()
+        held = {name: size / GIB for name, size in terms.items()}
+        assert held == pytest.approx({"weights": most, "gradients": 4.0 * of_trained, "hidden states": 1.0})
+        assert point["trained"] == pytest.approx(0.2 * GIB)
 
 
 LORA = {"weights": 16.0, "logits and loss": 4.0, "hidden states": 1.0}
@@ -205,6 +216,24 @@ def test_grpo_makes_the_logits_of_the_answers_alone_in_trl_and_half_of_them_in_v
     trace = trace_of({"weights": 4.0, "logits and loss": 2.0})
     found = predicted(trace, framework=framework, stage="grpo", max_new_tokens=512)
     assert found["interval"]["allocated"][0] == 4.0 + logits
+
+
+@pytest.mark.parametrize(
+    ("facts", "tokens", "batch", "most"),
+    [
+        ({"dynamic_batch": True, "step_tokens": 4000}, 4000, 1, 5.0),
+        ({"dynamic_batch": True, "step_tokens": 500}, 1000, 1, 5.0),  # a sample is never divided
+        ({"dynamic_batch": True, "step_tokens": 4000, "scored_tokens": 12000}, 4000, 1, 7.0),
+        ({"dynamic_batch": False, "step_tokens": 4000}, 1000, 2, 5.0),
+    ],
+)
+def test_batches_that_are_made_by_tokens_are_one_row_of_so_many(
+    predicted: Any, trace_of: Any, facts: dict[str, Any], tokens: int, batch: int, most: float
+) -> None:
+    trace = trace_of({"weights": 4.0, "logits and loss": 2.0})
+    known = {"framework": "verl", "stage": "grpo", "max_length": 1000, "train_batch_size": 2, "batch_size": 2}
+    found = predicted(trace, **known, **facts)
+    assert (found["tokens"], found["job"]["batch"], found["allocated_gib"]) == (tokens, batch, most)
 
 
 def test_an_optimizer_in_the_backward_pass_keeps_no_gradient(predicted: Any, trace_of: Any) -> None:

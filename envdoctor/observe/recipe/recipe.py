@@ -200,7 +200,9 @@ class _Statements:
     def fact_of(self, meaning: Meaning, entry: RecipeEntry, place: str) -> Fact | None:
         """Return what the key says of a field, None for nothing; unknown for what is not said or cannot be."""
         loaded = meaning.words.get(str(entry.value)) if entry.computed else None
-        if entry.computed and loaded is None:
+        # Of a list of which an item is computed the others stand here, and are added where a field collects.
+        some = meaning.add and isinstance(entry.value, tuple) and any(map(meaning.word, map(spelled, entry.value)))
+        if entry.computed and loaded is None and not some:
             return self.fact(meaning.field, Unknown(UNDECIDED if entry.undecided else COMPUTED), place)
         if entry.value is None and meaning.words.get("false") == "":
             return None  # a switch that is left empty is not thrown

@@ -483,7 +483,7 @@ def add_setting(settings: list[Any], key: str, value: Any, line: int, depth: int
         for name, item in value.items():
             add_setting(settings, f"{key}.{name}" if key else name, item.value, item.line, depth + 1)
     elif key:
-        plain = isinstance(value, list) and all(type(cell) in _PLAIN for cell in value)
-        is_known = value is None or type(value) in _PLAIN or plain
-        shown = f"<{value.name}>" if isinstance(value, Loaded) else value if is_known else None
+        cells = [cell for cell in value if type(cell) in _PLAIN] if isinstance(value, list) else None
+        is_known = value is None or type(value) in _PLAIN or (isinstance(value, list) and cells == value)
+        shown = f"<{value.name}>" if isinstance(value, Loaded) else value if is_known else cells or None
         settings.append([key, shown, line, 2 if value is PERHAPS else int(not is_known)])
