@@ -170,7 +170,7 @@ class _Situations:
                     continue
                 found += [(statement, key) for key in following.reached()]
             self._asked |= following.asked
-            self._compared |= following.compared
+            self._compared |= following.pairs
             self._known[situation] = frozenset(found)
         return self._known[situation]
 
@@ -190,7 +190,7 @@ class _Taking(Importing):
     def __init__(self, library: Library, own: frozenset[str], beside: _Beside | None, others: Others) -> None:
         self._own, self._beside, self._others = own, beside, others
         self.asked: set[str] = set()
-        self.compared: set[tuple[str, str]] = set()
+        self.pairs: set[tuple[str, str]] = set()
         self._by_module: dict[str, dict[_Key, None]] = {}
         self._inner: dict[str, dict[str, None]] = {}
         super().__init__(
@@ -236,7 +236,7 @@ class _Taking(Importing):
             self._note(module, "", consumer)
 
     def compare(self, left: str, right: str) -> None:
-        self.compared.add((left, right))
+        self.pairs.add((left, right))
 
     def visit_Call(self, node: ast.Call, frame: Frame) -> Any:
         if last_name(node.func).startswith("require_version") and node.args:  # whosever it is: most take transformers'
