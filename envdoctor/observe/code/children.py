@@ -18,16 +18,17 @@ _RECURSION = 6000
 
 
 def code_of(content: bytes, own: Collection[str], *, notebook: bool, definitions: bool = False) -> dict[str, Any]:
-    """Return ``uses``, ``mentioned`` and ``provided`` of one file (``source/uses.py``; in place of its line a use has
-    its place, the line and the cell of a notebook), ``unread`` cells, and with ``definitions`` also ``methods``,
-    ``attributes`` and ``siblings`` (``source/definitions.py``). ``own`` are the project's own modules. Raises what
-    :func:`parse_code` and :func:`uses_of` raise."""
+    """Return ``uses``, ``mentioned``, ``provided`` and ``classes`` of one file (``source/uses.py``; in place of its
+    line a use has its place, the line and the cell of a notebook), ``unread`` cells, and with ``definitions`` also
+    ``methods``, ``attributes`` and ``siblings`` (``source/definitions.py``). ``own`` are the project's own modules.
+    Raises what :func:`parse_code` and :func:`uses_of` raise."""
     tree, place, unread = parse_code(content, notebook=notebook)
     uses = uses_of(tree, own)
     columns = {
         "uses": [(*use[:-1], place(use.line)) for use in uses.uses],
         "mentioned": sorted(uses.mentioned),
         "provided": sorted(uses.provided),
+        "classes": uses.classes,
         "unread": unread,
     }
     if definitions:
