@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from envdoctor.app.ranks import Others
     from envdoctor.peak.section import MemorySection
 _FOLDERS = ("", "scripts", "src", "notebooks")
-#: Lists of packages that lie in a folder, the surest first.
-_LISTS = ("uv.lock", "pylock.toml", "poetry.lock", "pdm.lock", "pixi.lock", "requirements.txt", "environment.yml")
 _ENDINGS = (".py", ".ipynb")
 _MOST_FILES = 20
 _LIMIT = 1 << 16
@@ -101,10 +99,11 @@ def check(
         from envdoctor.judge.derivations.model import asked_by_model
 
         needs = asked_by_model(judgement.facts, matrix)
+    here, lists = _not_given(gathered, sources)
     notices = [
         *gathered.notices,
         *([Notice("note", needs)] if needs else []),
-        *_not_given(gathered, sources),
+        *here,
         *run.of_rules(judgement),
         *more,
         *hint,
@@ -117,17 +116,16 @@ def check(
         ids = {finding.id for finding in judgement.findings if finding.severity != "note"}
         error = error_in(gathered.text, judgement.facts, matrix, ids, str(sources.report))
         notices += [error] if error is not None else []
-    failed = any(notice.level == "error" for notice in notices)
     return run.report(
         "check",
         gathered.target,
         judgement,
         notices,
-        incomplete=failed or any(gap.asked for gap in gathered.unjudged),
+        incomplete=any(notice.level == "error" for notice in notices) or any(gap.asked for gap in gathered.unjudged),
         probe=section,
         memory=peak,
         probe_commands=commands,
-        unjudged=tuple(gap.text for gap in gathered.unjudged),
+        unjudged=(*lists, *(gap.text for gap in gathered.unjudged)),
     )
 
 
@@ -190,21 +188,24 @@ def _compared(gathered: Gathered, others: "Others", matrix: Matrix) -> list[Noti
     return [Notice("error", text) for text in others.problems]
 
 
-def _not_given(gathered: Gathered, sources: Sources) -> Iterator[Notice]:
-    """Yield notices on unjudged training code that lies here, and on a list if nobody named the environment."""
+def _not_given(gathered: Gathered, sources: Sources) -> tuple[list[Notice], tuple[Message, ...]]:
+    """Return notices on unjudged training code that lies here, and what to say first of a list that lies here if
+    nobody named the environment."""
     given = sources.recipe or "code.files" in gathered.facts
-    if not given and gathered.target.kind not in (*DOCUMENTS, "none", "root"):
-        from shlex import quote
+    if given or gathered.target.kind in (*DOCUMENTS, "none", "root"):
+        return [], ()
+    from shlex import quote
 
-        folder = sources.folder()
-        scripts = _training_code(folder)
-        text = "{} was not judged: --code {} checks what your own code uses"
-        if scripts:
-            yield Notice("note", Message(text, scripts[0], quote(scripts[0] if len(scripts) == 1 else ".")))
-        if not sources.named and not gathered.target.path.startswith(os.path.join(folder, "")):
-            lists = (name for name in _LISTS if os.path.isfile(os.path.join(folder, name)))
-            text = "{} was not judged: --lock {} judges what an install of it takes"
-            yield from (Notice("note", Message(text, name, name)) for name in islice(lists, 1))
+    folder = sources.folder()
+    scripts = _training_code(folder)
+    text = "{} was not judged: --code {} checks what your own code uses"
+    notices = [Notice("note", Message(text, name, quote(name if len(scripts) == 1 else "."))) for name in scripts[:1]]
+    if sources.named or gathered.target.path.startswith(os.path.join(folder, "")):
+        return notices, ()
+    from envdoctor.app.words import list_in
+
+    text = "{}, a list that lies here: nobody named the environment below; --lock {} judges an install of the list"
+    return notices, tuple(Message(text, name, quote(name)) for name in list_in(folder))
 
 
 def _contradictions(judgement: Judgement, peak: "MemorySection | None") -> Iterator[Notice]:

@@ -96,13 +96,17 @@ def _changes(report: Report, sources: Sources, matrix: Matrix, page: Page) -> Pl
     """Return the plan of a check as a list, with its commands."""
     errors = [finding for finding in report.shown() if finding.gate]
     cure = report.plan
+    ends = cure.clears if cure is not None else ()
+    told = [case for case in report.shown() if case.severity == "warning" and not case.gate]
+    left = (_error_words(case, page) for case in told if case.fingerprint not in ends)
+    still = tuple(page.say("stays open, a warning: {finding}", finding=words) for words in left)
     if not errors:
         finished(report)
-        return Planned(remarks=(page.say("nothing to change: no error is known"),))
+        return Planned(remarks=(page.say("nothing to change: no error is known"), *still))
     if cure is None:
         advice, rest = _advice(errors, report, sources, matrix, page)
         others = any(_of_versions(error, matrix) for error in errors)
-        return Planned((), (*([] if others else [page.say("no version is to be changed")]), *advice), rest)
+        return Planned((), (*([] if others else [page.say("no version is to be changed")]), *advice, *still), rest)
     advice, rest = _advice([case for case in errors if case.fingerprint in cure.leaves], report, sources, matrix, page)
     ended = [_error_words(error, page) for error in errors if error.fingerprint in cure.clears]
     steps = [page.say("also: uninstall {name}", name=name) for name in cure.uninstall]
@@ -111,7 +115,7 @@ def _changes(report: Report, sources: Sources, matrix: Matrix, page: Page) -> Pl
     again = again_words(cure, page)
     # Without its index a list is of another build of torch than the command.
     indexes = dict.fromkeys(index for line in cure.commands for index in _INDEX.findall(line))
-    return Planned((*indexes, *cure.constraints), (*ended, *steps, *installs, *again, *advice), rest)
+    return Planned((*indexes, *cure.constraints), (*ended, *steps, *installs, *again, *advice, *still), rest)
 
 
 class _New:

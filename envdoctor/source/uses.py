@@ -137,11 +137,13 @@ class Use(NamedTuple):
 
 class FoundUses(NamedTuple):
     """The uses of one file; ``mentioned``, names that it reads, each with the definition that it stands in;
-    ``provided``, dotted names that it sets in other modules."""
+    ``provided``, dotted names that it sets in other modules; ``classes``, its classes with their base classes, of
+    which those of the project's other files have no module. A method's use may be about such a base class."""
 
     uses: list[Use]
     mentioned: set[tuple[str, str]]
     provided: set[str]
+    classes: dict[str, tuple[AssignmentTarget, ...]]
 
 
 class _Place(NamedTuple):
@@ -163,8 +165,8 @@ def uses_of(tree: ast.Module, own: Collection[str] = ()) -> FoundUses:
 
 
 class _Class(NamedTuple):
-    """A class of the file: the imported classes that it derives from, and the fields that it declares itself, which a
-    dataclass takes. ``constructor``: it says itself how it is made, or its metaclass may."""
+    """A class of the file: the classes of other files that it derives from, and the fields that it declares itself,
+    which a dataclass takes. ``constructor``: it says itself how it is made, or its metaclass may."""
 
     bases: tuple[AssignmentTarget, ...]
     fields: frozenset[str]
@@ -173,7 +175,7 @@ class _Class(NamedTuple):
     @property
     def made_by(self) -> AssignmentTarget | None:
         """Return the one imported class whose constructor is called for it."""
-        return self.bases[0] if len(self.bases) == 1 and not self.constructor else None
+        return self.bases[0] if len(self.bases) == 1 and self.bases[0].module and not self.constructor else None
 
 
 class _Reader:
@@ -187,7 +189,8 @@ class _Reader:
             for node in tree.body
         )
         self._classes: dict[str, _Class] = {}
-        self._found = FoundUses([], set(), set())
+        self._found = FoundUses([], set(), set(), {})
+        self._of_project: dict[str, str] = {}
         self._waiting: list[tuple[ast.AST, _Place]] = []
 
     def read(self) -> FoundUses:
@@ -280,6 +283,8 @@ class _Reader:
                 self._use("module", target, node, place)
             elif target is not None:
                 self._use("name", AssignmentTarget(target.module, alias.name), alias, place)
+            else:
+                self._of_project[alias.asname or alias.name] = alias.name
 
     def _foreign(self, module: str) -> AssignmentTarget | None:
         return AssignmentTarget(module) if is_foreign(module, self._own) else None
@@ -354,16 +359,18 @@ class _Reader:
         self._push(class_parts(node), place)
         bases: tuple[AssignmentTarget, ...] = ()
         for base in node.bases:  # imported, or of this file: then its own imported base classes
-            target = self._called(base, place)
-            cls = self._class(base)
+            target, cls = self._called(base, place), self._class(base)
+            if target is None and isinstance(base, ast.Name) and base.id in self._of_project:
+                target = AssignmentTarget("", self._of_project[base.id])
             bases += cls.bases if cls is not None else (target,) if target is not None and target.name else ()
         fields = frozenset(names_in(part.target for part in node.body if isinstance(part, ast.AnnAssign)))
         constructors = {function.name for function in functions_in(node.body)} & {"__init__", "__new__"}
         self._classes[node.name] = _Class(bases, fields, bool(constructors or node.keywords))
+        self._found.classes[node.name] = bases
         if node.decorator_list:
             self._mention(node.name, place)  # its decorator may make an object of it
         # What ``super()`` finds in a class of this file is not the imported class's.
-        direct = bases if not any(map(self._class, node.bases)) else ()
+        direct = bases if all(base.module for base in bases) and not any(map(self._class, node.bases)) else ()
         inside = place._replace(scope=self._scopes[id(node)], outer=place.outer or node.name, bases=direct)
         self._push_block(node.body, inside)
         for parent, function in product(bases, functions_in(node.body)):
@@ -404,9 +411,9 @@ _RECURSION = 6000
 
 
 def code_of(content: bytes, own: Collection[str], *, notebook: bool, definitions: bool = False) -> dict[str, Any]:
-    """Return ``uses`` (each with its place for its line: the line, and the cell of a notebook), ``mentioned`` and
-    ``provided`` of one file, ``unread`` cells, and with ``definitions`` also ``methods``, ``attributes`` and
-    ``siblings`` (``definitions.py``). ``own`` are the project's own modules. Raises what :func:`parse_code` and
+    """Return ``uses`` (each with its place for its line: the line, and the cell of a notebook), ``mentioned``,
+    ``provided`` and ``classes`` of one file, ``unread`` cells, and with ``definitions`` also ``methods``,
+    ``attributes`` and ``siblings`` (``definitions.py``). ``own`` are the project's own modules. Raises what :func:`parse_code` and
     :func:`uses_of` raise."""
     tree, place, unread = parse_code(content, notebook=notebook)
     uses = uses_of(tree, own)
@@ -414,6 +421,7 @@ def code_of(content: bytes, own: Collection[str], *, notebook: bool, definitions
         "uses": [(*use[:-1], place(use.line)) for use in uses.uses],
         "mentioned": sorted(uses.mentioned),
         "provided": sorted(uses.provided),
+        "classes": uses.classes,
         "unread": unread,
     }
     if definitions:

@@ -222,15 +222,18 @@ class _Judged:
         return _Broken(owner, lacking.kind, label, version, symbol, lacking.call, move)
 
     def _by_releases(self, owner: str, symbol: lookup.Symbol, version: str) -> lookup.Lacking | Unknown | None:
-        """Return what a release lacks. A release behind all that were read lacks what was there once and went."""
+        """Return what a release lacks. A release behind all that were read lacks what was there once and went, one
+        between two that were read what both lack."""
         released = self._ledger.package(owner)
         if released is None or not released.by_names:
             return Unknown(Message("the ledger has no names of this package"))
         lacking = lookup.answer(self._ledger, released, symbol, version, self._version)
         releases = self._where(released, symbol) if isinstance(lacking, Unknown) else None
-        if releases is not None and releases.yes and releases.place_of(version) == len(releases.read):
-            before = lookup.answer(self._ledger, released, symbol, releases.read[-1], self._version)
-            return before if isinstance(before, lookup.Lacking) else lacking
+        if releases is not None and releases.yes:
+            place = min(releases.place_of(version), len(releases.read) - 1)
+            if releases.place_of(version) > place or releases.has(version) is False:
+                before = lookup.answer(self._ledger, released, symbol, releases.read[place], self._version)
+                return before if isinstance(before, lookup.Lacking) else lacking
         return lacking
 
     def _moves(self, symbol: lookup.Symbol) -> list[lookup.Move]:

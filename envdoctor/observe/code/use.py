@@ -206,8 +206,12 @@ def answers(
 def items(
     answers: Iterable[tuple[CodeFile, Mapping[str, Any]]], names: Iterable[str] = ()
 ) -> Iterator[Mapping[str, Value]]:
-    """Yield the uses of all files together. Somebody else calls the functions and classes ``names``."""
+    """Yield the uses of all files together. Somebody else calls the functions and classes ``names``. What overrides a
+    method of a class in another file overrides the methods of that one's base classes, unless several have its name."""
     answers = list(answers)
+    classes: dict[str, list[Sequence[Sequence[str]]]] = {}
+    for name, bases in (pair for _, answer in answers for pair in answer["classes"].items()):
+        classes.setdefault(name, []).append(bases)
     provided = {name for _, answer in answers for name in answer["provided"]}
     mentioned: dict[str, set[str]] = {name: {""} for name in names}
     for _, answer in answers:
@@ -220,9 +224,13 @@ def items(
             reach = ("branch" if branch else "start") if not within else "call" if reached else "unused"
             dotted = f"{module}.{name}" if name else module
             stands = guarded or any(dotted == own or dotted.startswith(f"{own}.") for own in provided)
-            there = places.setdefault((kind, module, name, keyword, tuple(parameters), stands, reach), [])
-            if len(there) < _MOST_PLACES:
-                there.append(Origin(file.shown, *place))
+            owner, _, method = name.rpartition(".")
+            bases = [(module, name)] if module else _imported_bases(owner, classes)
+            for its_module, base in bases:
+                whole = base if module else f"{base}.{method}"
+                there = places.setdefault((kind, its_module, whole, keyword, tuple(parameters), stands, reach), [])
+                if len(there) < _MOST_PLACES:
+                    there.append(Origin(file.shown, *place))
     for (kind, module, name, keyword, parameters, guarded, reach), where in places.items():
         yield {
             "kind": kind,
@@ -234,6 +242,19 @@ def items(
             "reach": reach,
             "place": tuple(dict.fromkeys(where)),
         }
+
+
+def _imported_bases(name: str, classes: Mapping[str, Sequence[Sequence[Sequence[str]]]]) -> list[tuple[str, str]]:
+    """Return the imported base classes, each a module and a name, of the project's class of a name, if one is alone."""
+    queue, found = [name], []
+    for own in queue:
+        several = classes.get(own, ())
+        for module, base in several[0] if len(several) == 1 else ():
+            if module:
+                found.append((module, base))
+            elif base not in queue and len(queue) < _MOST_PLACES:
+                queue.append(base)
+    return found
 
 
 def completed(items: Sequence[Mapping[str, Value]], request: Request) -> tuple[Mapping[str, Value], ...]:
