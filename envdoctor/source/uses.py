@@ -58,6 +58,7 @@ _TELLS: Mapping[str, tuple[str, ...]] = {
 }
 #: The guards of code that may not run at all: no failure in it is certain.
 _EVERY = frozenset(("module", "name", "attribute", "keyword", "override"))
+_IMPORTS = frozenset(("module", "name"))
 
 
 def caught(node: ast.Try) -> frozenset[str]:
@@ -88,6 +89,25 @@ def suppressed(node: ast.With | ast.AsyncWith) -> frozenset[str]:
 def asks_what_is_there(test: ast.expr) -> bool:
     """Return whether a condition asks for a version, for what is installed, or for an attribute."""
     return any(name and _ASKS.search(name) for name in map(last_name, all_nodes(test)))
+
+
+def answers_of(tree: ast.AST) -> frozenset[str]:
+    """Return the names that hold an answer about what is there: ``OLD = version.parse(torch.__version__) < ...``, and
+    what a handler of a failed import sets to a constant."""
+    names: list[ast.expr] = []
+    for node in all_nodes(tree):
+        match node:
+            case ast.Assign(targets=[*targets], value=ast.Compare() | ast.BoolOp() | ast.UnaryOp() as value):
+                names += targets if asks_what_is_there(value) else []
+            case ast.Assign(targets=[*targets], value=ast.Call(func=func)):
+                names += targets if asks_what_is_there(func) else []
+            case ast.Try(handlers=[*handlers]):
+                failed = (handler for handler in handlers if "module" in _told_by(elements(handler.type)))
+                constants = (one for handler in failed for one in handler.body if isinstance(one, ast.Assign))
+                names += (name for one in constants if isinstance(one.value, ast.Constant) for name in one.targets)
+            case _:
+                pass
+    return frozenset(name.id for name in names if isinstance(name, ast.Name))
 
 
 def leaves(body: Sequence[ast.stmt]) -> bool:
@@ -188,6 +208,8 @@ class _Reader:
             isinstance(node, ast.ImportFrom) and node.module == "__future__" and node.names[0].name == "annotations"
             for node in tree.body
         )
+        self._answers = answers_of(tree)
+        self._calls = self._guards_of_calls()
         self._classes: dict[str, _Class] = {}
         self._found = FoundUses([], set(), set(), {})
         self._of_project: dict[str, str] = {}
@@ -202,6 +224,32 @@ class _Reader:
             if max(len(self._found.uses), len(self._found.mentioned)) > _MOST:
                 raise TooMuch
         return self._found
+
+    def _asks(self, test: ast.expr) -> bool:
+        """Return whether a condition asks what is there, itself or by a name that holds the answer."""
+        return asks_what_is_there(test) or not self._answers.isdisjoint(names_in(all_nodes(test)))
+
+    def _guards_of_calls(self) -> dict[str, frozenset[str]]:
+        """Return for each name which failed imports are caught, or not made, wherever the file reads it."""
+        guards: dict[str, frozenset[str]] = {}
+        waiting: list[tuple[ast.AST, frozenset[str]]] = [(self._tree, frozenset())]
+        while waiting:
+            node, guarded = waiting.pop()
+            inside, within = guarded, list[ast.stmt]()
+            match node:
+                case ast.Name(id=name, ctx=ast.Load()) | ast.Attribute(attr=name, ctx=ast.Load()):
+                    guards[name] = guards.get(name, _IMPORTS) & guarded
+                case ast.Try(body=[*body]):
+                    inside, within = guarded | caught(node), body
+                case ast.ExceptHandler(body=[*body]):
+                    inside, within = _IMPORTS, body
+                case ast.If(body=[*body], orelse=[*orelse]) if self._asks(node.test):
+                    inside, within = _IMPORTS, [*body, *orelse]
+                case _:
+                    pass
+            parts = set(map(id, within))
+            waiting += ((one, inside if id(one) in parts else guarded) for one in ast.iter_child_nodes(node))
+        return guards
 
     def _visit(self, node: ast.AST, place: _Place) -> None:
         match node:
@@ -221,7 +269,8 @@ class _Reader:
                 if node.decorator_list or node.name.startswith("test"):
                     self._mention(node.name, place)  # a command, a fixture, a test: called from elsewhere
                 inside = place._replace(scope=self._scopes[id(node)], deferred=True, outer=place.outer or node.name)
-                self._push_block(body, inside)
+                guards = self._calls.get(node.name, frozenset())
+                self._push_block(body, inside._replace(guarded=place.guarded | guards))
             case ast.Lambda(body=value):
                 self._push(function_parts(node, hints=self._hints), place)
                 self._push([value], place._replace(scope=self._scopes[id(node)], deferred=True))
@@ -233,19 +282,19 @@ class _Reader:
                     self._push([handler.type], place)
                 self._push_block(node.body, place._replace(guarded=place.guarded | caught(node)))
             case ast.If(test=test, body=body, orelse=orelse):
-                inside = _optional(place) if asks_what_is_there(test) else place
+                inside = _optional(place) if self._asks(test) else place
                 is_run = isinstance(test, ast.Compare) and dotted(test.left) == "__name__"
                 inside = inside._replace(branch=place.branch or not is_run)
                 self._push_block(body, inside)
                 self._push_block(orelse, inside)
                 self._push([test], place)
             case ast.IfExp(test=test, body=one, orelse=other):
-                self._push([one, other], _optional(place) if asks_what_is_there(test) else place)
+                self._push([one, other], _optional(place) if self._asks(test) else place)
                 self._push([test], place)
             case ast.BoolOp(values=values):
                 for value in values:
                     self._push([value], place)
-                    place = _optional(place) if asks_what_is_there(value) else place
+                    place = _optional(place) if self._asks(value) else place
             case ast.AnnAssign(target=target, value=assigned) if place.deferred or not self._hints:
                 self._push([target, assigned], place)
             case ast.With() | ast.AsyncWith():
@@ -266,7 +315,7 @@ class _Reader:
         parts: list[tuple[ast.AST, _Place]] = []
         for statement in body:
             parts.append((statement, place))
-            if isinstance(statement, ast.If) and leaves(statement.body) and asks_what_is_there(statement.test):
+            if isinstance(statement, ast.If) and leaves(statement.body) and self._asks(statement.test):
                 place = _optional(place)
         self._waiting += reversed(parts)
 
@@ -413,8 +462,8 @@ _RECURSION = 6000
 def code_of(content: bytes, own: Collection[str], *, notebook: bool, definitions: bool = False) -> dict[str, Any]:
     """Return ``uses`` (each with its place for its line: the line, and the cell of a notebook), ``mentioned``,
     ``provided`` and ``classes`` of one file, ``unread`` cells, and with ``definitions`` also ``methods``,
-    ``attributes`` and ``siblings`` (``definitions.py``). ``own`` are the project's own modules. Raises what :func:`parse_code` and
-    :func:`uses_of` raise."""
+    ``attributes`` and ``siblings`` (``definitions.py``). ``own`` are the project's own modules. Raises what
+    :func:`parse_code` and :func:`uses_of` raise."""
     tree, place, unread = parse_code(content, notebook=notebook)
     uses = uses_of(tree, own)
     columns = {
