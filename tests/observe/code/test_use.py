@@ -213,3 +213,15 @@ def test_a_module_of_an_environment_that_is_not_wholly_known_is_not_missing(tmp_
     assert lacking(tmp_path, ["import nowhere"]) == ["nowhere"]
     (tmp_path / "more").mkdir()
     assert lacking(tmp_path / "more", ["import nowhere"], "a folder cannot be read") == [None]
+
+
+def test_a_method_overrides_that_of_a_base_class_behind_a_class_of_another_file(read: Any):
+    """Two classes of one name leave open which is meant."""
+    files = {
+        "base.py": "import trl\nclass A(trl.B): ...",
+        "a.py": "from base import A as C\nclass D(C):\n def f(self, x): ...",
+    }
+    found = {item["name"]: item["parameters"] for item in read(files, ".")["use"] if item["kind"] == "override"}
+    assert found == {"B.f": ("x",)}
+    facts = read({**files, "other.py": "class A: ..."}, ".")
+    assert not [item for item in facts["use"] if item["kind"] == "override"]
