@@ -43,7 +43,7 @@ def spelled(value):
     if isinstance(value, Absent):
         return "absent"
     if isinstance(value, Records):
-        first = value.items[0]
+        first = next(iter(value.items), {"name": "none"})
         memory = f":{first['memory_gib']}" if "memory_gib" in first else ""
         return f"{first.get('name', '')}*{len(value)}{memory}{'?' if value.incomplete else ''}"
     return str(value).lower() if isinstance(value, bool) else str(value)

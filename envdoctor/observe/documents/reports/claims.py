@@ -14,7 +14,7 @@ from operator import attrgetter
 from typing import Any, NamedTuple
 
 from envdoctor.facts.registry import FactTypeError, parse_value, unlisted
-from envdoctor.facts.values import Fact, Origin, Records, Unknown, Value
+from envdoctor.facts.values import ABSENT, Fact, Origin, Records, Unknown, Value
 from envdoctor.matrix.gpu_code import counted, gpu_named, other_accelerator
 from envdoctor.matrix.matrix import Matrix
 from envdoctor.observe.model.config import shape_of
@@ -76,8 +76,8 @@ def understood(line: Line, matrix: Matrix) -> Line:
     for claim in line.claims:
         if claim.key == "os.platform":
             claims += _platform(str(claim.value), claim.line, matrix)
-        elif claim.key != "gpu.name":
-            claims.append(claim)
+        elif claim.key != "gpu.name" or claim.value is ABSENT:
+            claims.append(claim._replace(key=claim.key.replace("gpu.name", "gpu")))
         elif (gpu := _gpu(str(claim.value), claim.line, matrix)) is not None:
             claims.append(gpu._replace(loose=claim.loose))
         elif (kind := other_accelerator(str(claim.value))) is not None:
@@ -158,7 +158,8 @@ def gpu_fact(claims: Sequence[Claim], name: str) -> Fact | None:
     lists = [claim for claim in lists if not _is_nameless(claim)] or lists
     all_of = [(claim.line, claim.value) for claim in lists if isinstance(claim.value, Records) and claim.value.items]
     if not all_of:
-        return None
+        none = next((claim.line for claim in claims if claim.key == "gpu" and claim.value is ABSENT), None)
+        return Fact("gpu", Records(()), Origin(name, none), "given") if none is not None else None
     line, best = min(all_of, key=lambda number: (number[1].incomplete is not None, -len(number[1].items[0])))
     value: Value = best
     for other_line, other in all_of:

@@ -35,7 +35,7 @@ _VALUE = re.compile(
 _HOW = re.compile(r"(?<=\d)\s{1,4}\((?:imported|installed|built|from|via)\b[^()]{0,80}\)\Z")
 _NONE = ("not installed", "not installed (na)", "未安装")
 _UNSAID = (
-    *("could not collect", "n/a", "none", "no", "na", "not applicable", "<fill in>", "unknown", ""),
+    *("could not collect", "n/a", "none", "no", "na", "not applicable", "<fill in>", "unknown", "no cuda", ""),
     Message("not found"),
 )
 #: What people write among packages.
