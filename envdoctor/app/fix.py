@@ -22,7 +22,8 @@ from envdoctor.app.facts import Sources
 from envdoctor.experiments.probe.verdict import failure_of
 from envdoctor.facts.factset import FactSet
 from envdoctor.judge.finding import Finding, Plan, Policy
-from envdoctor.matrix.matrix import Matrix, entries, load_matrix
+from envdoctor.matrix.entry_statements import entries
+from envdoctor.matrix.matrix import Matrix, load_matrix
 from envdoctor.remedy import installer
 from envdoctor.remedy.own_keys import with_settings
 from envdoctor.report.findings import again_words

@@ -35,7 +35,8 @@ from envdoctor.facts.values import ABSENT, Absent, Fact, Records, Unknown, Value
 from envdoctor.judge.derivations import with_facts
 from envdoctor.judge.finding import Policy
 from envdoctor.judge.judging import Judgement
-from envdoctor.matrix.matrix import Matrix, entries
+from envdoctor.matrix.entry_statements import entries
+from envdoctor.matrix.matrix import Matrix
 from envdoctor.observe.documents.facts_file import SCHEMA, FactsFileError, facts_of_document
 from envdoctor.observe.request import Target
 from envdoctor.report.report import Notice, Report

@@ -14,7 +14,8 @@ __all__, __getattr__ = door(
         "linting": "lint_documents lint_rule Schemas strange_words",
         "lookup": "Symbol Lacking Move TakenNames answer fitting_consumers fitting_providers inherited_from keepers "
         "missing modules_with name_moves part_moves went_to where",
-        "matrix": "EntryStatement LARGEST Matrix MatrixError TomlError add_file entries load_matrix load_source "
+        "entry_statements": "EntryStatement entries",
+        "matrix": "LARGEST Matrix MatrixError TomlError add_file load_matrix load_source "
         "load_toml parse_toml read_matrix read_source",
         "released_wheels": "KnownNames no_wheel transformers_types wanted_here with_wheel",
         "rule_file": "ANY DATE faults FLAG Kind one_of parse_rule rows RuleError TABLE TEXT TEXT_OR_TEXTS",

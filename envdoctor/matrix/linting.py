@@ -13,7 +13,8 @@ from typing import Any
 
 from envdoctor.facts.registry import FactTypeError, parse_value, unlisted
 from envdoctor.facts.values import ABSENT
-from envdoctor.matrix.matrix import Matrix, TomlError, load_toml, parse_statement
+from envdoctor.matrix.entry_statements import parse_statement
+from envdoctor.matrix.matrix import Matrix, TomlError, load_toml
 from envdoctor.matrix.rules import Condition, ConditionError, Rule, glob_fits, parse_condition, placeholders
 from envdoctor.matrix.symptoms import faults_of
 from envdoctor.versions.pep440 import is_version, order, satisfies

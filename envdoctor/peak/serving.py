@@ -113,8 +113,10 @@ def predict_serving(facts: FactSet, model: Model, tracer: TraceSource, known: Ma
     peak = ClosedForm(trace, 1).at(1, measured)
     weights, cache = float(trace.model["weight_bytes"]), at_full_depth(trace, "cache_bytes")
     sampled = sequences * _vocabulary(config)
+    release = facts.text(f"pkg.{row['name']}")  # where nobody tells it, whether it profiles the sorting is not known
     step = max(
-        (peak.size - weights - cache) * tokens / measured / ranks + 4.0 * sampled, row.get("sampler", 0) * sampled
+        (peak.size - weights - cache) * tokens / measured / ranks + 4.0 * sampled,
+        row.get("sampler", 0) * sampled if release else 0.0,
     )
     weights, context, apart = weights / ranks, _BESIDE * GIB, row["of"] != "total"
     whole, base, inside = {
@@ -142,7 +144,6 @@ def predict_serving(facts: FactSet, model: Model, tracer: TraceSource, known: Ma
     token, unsure = narrow * (latent or cache / ranks / tokens), 0.0 if apart else context - CONTEXT[0] * GIB
     if token <= 0:
         raise MemoryProblem("how much an engine takes is not predicted for a model that keeps no keys and values")
-    release = facts.text(f"pkg.{row['name']}")
     sizes = (tokens, max(length, tokens), step, float(trace.model.get("whole_attention", 0.0)) / ranks)
     images, notes = _perhaps(tower_of(config, recipe), release, row, sizes)
     engine = _Engine(whole, base, inside, token, 1.0, least, most, gpu.free, not apart, unsure, images).loosened(

@@ -7,7 +7,7 @@ goes on without it: it catches the failure, asks first what is there, or provide
 import ast
 import re
 import sys
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from itertools import product
 from typing import Any, NamedTuple
@@ -102,12 +102,19 @@ def answers_of(tree: ast.AST) -> frozenset[str]:
             case ast.Assign(targets=[*targets], value=ast.Call(func=func)):
                 names += targets if asks_what_is_there(func) else []
             case ast.Try(handlers=[*handlers]):
-                failed = (handler for handler in handlers if "module" in _told_by(elements(handler.type)))
-                constants = (one for handler in failed for one in handler.body if isinstance(one, ast.Assign))
-                names += (name for one in constants if isinstance(one.value, ast.Constant) for name in one.targets)
+                for handler in handlers:
+                    if "module" in _told_by(elements(handler.type)):
+                        names += _set_to_constants(handler.body)
             case _:
                 pass
-    return frozenset(name.id for name in names if isinstance(name, ast.Name))
+    return frozenset(names_in(names))
+
+
+def _set_to_constants(body: Sequence[ast.stmt]) -> Iterator[ast.expr]:
+    for statement in body:
+        match statement:
+            case ast.Assign(targets=[*targets], value=ast.Constant()):
+                yield from targets
 
 
 def leaves(body: Sequence[ast.stmt]) -> bool:

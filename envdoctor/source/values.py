@@ -398,9 +398,12 @@ class Expressions:
         parts: list[str] = []
         for part in node.values:
             value = self.value(part.value if isinstance(part, ast.FormattedValue) else part, scope)
-            is_shown = isinstance(value, str) or (isinstance(value, (int, float)) and abs(value) < _LARGEST_NUMBER)
-            is_plain = (getattr(part, "conversion", -1), getattr(part, "format_spec", None)) == (-1, None)
-            parts += [str(value)] if is_shown and is_plain else []
+            if (getattr(part, "conversion", -1), getattr(part, "format_spec", None)) == (-1, None):
+                match value:
+                    case str():
+                        parts.append(value)
+                    case int() | float() if abs(value) < _LARGEST_NUMBER:
+                        parts.append(str(value))
         fits = len(parts) == len(node.values) and sum(map(len, parts)) <= MOST
         return "".join(parts) if fits else UNKNOWN
 

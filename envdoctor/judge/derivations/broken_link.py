@@ -12,9 +12,10 @@ from envdoctor.facts.factset import View
 from envdoctor.facts.values import ABSENT, Absent, Records, Value
 from envdoctor.judge.derivations import Answer, Derived, begun, derives
 from envdoctor.matrix import lookup
+from envdoctor.matrix.entry_statements import entries, named, parse_statement
 from envdoctor.matrix.ledger import Ledger, Released
 from envdoctor.matrix.lookup import missing
-from envdoctor.matrix.matrix import Matrix, entries, named, parse_statement
+from envdoctor.matrix.matrix import Matrix
 from envdoctor.observe.packages.link import needed, required
 from envdoctor.source.signatures import spelled
 from envdoctor.system.message import Message

@@ -233,7 +233,7 @@ class _Judged:
             place = min(releases.place_of(version), len(releases.read) - 1)
             if releases.place_of(version) > place or releases.has(version) is False:
                 before = lookup.answer(self._ledger, released, symbol, releases.read[place], self._version)
-                return before if isinstance(before, lookup.Lacking) else lacking
+                return before or lacking
         return lacking
 
     def _moves(self, symbol: lookup.Symbol) -> list[lookup.Move]:

@@ -9,8 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from fnmatch import fnmatchcase
 from itertools import takewhile
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from envdoctor.facts.factset import FactSet
 from envdoctor.facts.registry import (
@@ -27,6 +26,9 @@ from envdoctor.observe.errors import ObservationError
 from envdoctor.system.documents import content_of
 from envdoctor.system.message import Message, MessageError, did_you_mean, joined, listed, quoted, said_by, unpacked
 
+if TYPE_CHECKING:
+    from pathlib import Path
+
 SCHEMA = "envdoctor.facts/1"
 #: What ``envdoctor.experiments.watch`` writes: a facts file with more beside the facts.
 FLIGHT_SCHEMA = "envdoctor.flight/1"
@@ -41,7 +43,7 @@ class FactsFileError(ObservationError):
     """The file cannot be used; the message names the file and what is wrong with it."""
 
 
-def read_facts_file(place: Path, registry: Registry, path: str = "", unread: list[str] | None = None) -> FactSet:
+def read_facts_file(place: "Path", registry: Registry, path: str = "", unread: list[str] | None = None) -> FactSet:
     """Return the facts of the file at ``place``, which the user calls ``path``. Raises :class:`FactsFileError`.
 
     ``null`` and ``"absent"`` are known to be absent, keys that are not there are unknown, and prefixes in
@@ -52,7 +54,7 @@ def read_facts_file(place: Path, registry: Registry, path: str = "", unread: lis
     return facts_of_document(load_facts_document(place, path), path, registry, unread)
 
 
-def load_facts_document(place: Path, path: str) -> Mapping[str, Any]:
+def load_facts_document(place: "Path", path: str) -> Mapping[str, Any]:
     """Return the file as it stands, its shape checked, its facts not. Raises :class:`FactsFileError`."""
     with _named(path):
         data = content_of(str(place), _LARGEST, "facts file", FactsFileError, path)

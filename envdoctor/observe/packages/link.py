@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from envdoctor.facts.values import ABSENT, Records, Unknown, Value
-from envdoctor.matrix.matrix import EntryStatement, entries
+from envdoctor.matrix.entry_statements import EntryStatement, entries
 from envdoctor.observe.request import Found, Request, observes
 from envdoctor.system.asking import ChildProblem, Limits, ask_once
 from envdoctor.system.message import Message

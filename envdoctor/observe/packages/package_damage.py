@@ -15,7 +15,7 @@ from contextlib import suppress
 from urllib.parse import unquote, urlsplit
 
 from envdoctor.facts.values import NOT_KNOWN, Absent, Records, Unknown, Value
-from envdoctor.matrix.matrix import parse_statement
+from envdoctor.matrix.entry_statements import parse_statement
 from envdoctor.observe.locate.layout import LONGEST, Layout, touches
 from envdoctor.observe.packages.link import needed, required
 from envdoctor.observe.packages.metadata_directory import checked_version, first_named, named_by

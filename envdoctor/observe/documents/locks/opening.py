@@ -12,9 +12,9 @@ from typing import Any
 
 from envdoctor.facts.factset import FactSet, marker_values
 from envdoctor.facts.values import ABSENT, Fact, Records, Unknown, Value
+from envdoctor.matrix.entry_statements import parse_statement
 from envdoctor.matrix.ledger import Ledger
 from envdoctor.matrix.ledger_taking import AskedRequirement, TakingRefusal, allows, exact
-from envdoctor.matrix.matrix import parse_statement
 from envdoctor.observe.code.use import CodeFile, answers, find_code, items
 from envdoctor.observe.documents.locks.lock import (
     Command,
