@@ -248,6 +248,7 @@ def test_a_listed_package_whose_requirements_nobody_knows_counts_for_require_kno
 
 _HERE = ("python.minor=3.11", "os.platform=linux")
 _TRL = "transformers==5.17.0\ntrl==0.19.1\n"
+_LIGER = "transformers==4.57.1\nliger-kernel==0.3.1\n"
 _GPTQ = "transformers==5.17.0\nauto-gptq==0.7.1\n"
 _TRY = "try:\n    import auto_gptq\nexcept ImportError:\n    auto_gptq = None\n"
 _PART, _PACKAGE = "import-of-a-part-fails", "import-of-an-unneeded-package-fails"
@@ -272,6 +273,9 @@ _ERROR = "import-takes-what-is-not-there"
         ("transformers==4.38.2\npeft==0.21.2\n", "--code\nfrom transformers import AutoModel", "", {_PACKAGE}),
         ("transformers==4.38.2\npeft==0.21.2\n", "--code\nfrom transformers import Seq2SeqTrainer", "", {_ERROR}),
         ("transformers==4.38.2\npeft==0.21.2\n", "--code\nfrom peft import LoraConfig", "", {_ERROR}),
+        (_LIGER, "--code\nfrom liger_kernel.ops.rope import LigerRopeFunction", "", {_PART}),  # which may take the other
+        (_LIGER, "--code\nfrom liger_kernel.transformers.rope import liger_rotary_pos_emb", "", {_ERROR}),
+        (_LIGER, "--code\nfrom liger_kernel import transformers", "", {_ERROR}),
         (_GPTQ, "", "", {_PACKAGE}),
         (_GPTQ, "import transformers", "", {_PACKAGE}),
         (_GPTQ, f"import transformers\n{_TRY}", "", {_PACKAGE}),

@@ -4,6 +4,7 @@ the ledger.
 If the statements were really run (the probe imports), a link stands only if a statement that it stops failed.
 """
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial, reduce
 from operator import and_
@@ -107,28 +108,33 @@ def _with_needs(
     is left out if given code was read whole, and takes only other parts of the package.
 
     Code takes what a given script, the recipe, or a file beside the list takes without a guard. Code that is not known
-    may take all but the choices of the table entry-statements.
+    may take all but the choices of the table entry-statements. Code that takes another module of the package imports
+    this part only if that module does, which is not known.
     """
     if not links:
         return
     code, closure = _code(facts), _stack(facts, matrix)
     is_used, unused = _used(facts, matrix, code), facts.words("untaken") or ()
-    tops = _tops(code) if _is_whole(facts) else set()
+    taken = {f"{use.get('module')}.{use.get('name')}" for use in _sure(code)} if _is_whole(facts) else set()
+    loaded = {name[: dot.start()] for name in taken for dot in re.finditer(r"\.|\Z", name)}
     listed = [*entries(matrix.rows, stack)]
     failing = {entry for link in links for entry in View.of(link).words("fail") or ()}
     for link in links:
         package, statements = str(link["consumer"]), View.of(link).words("fail") or ()
         choice = all(statement in named(matrix.rows, package, "choice") for statement in statements)
         imports = [parse_statement(statement) for statement in statements]
-        if any(is_used(module, name) for module, name in imports):
+        needed_here = any(is_used(module, name) for module, name in imports)
+        if needed_here:
             need = ""
         elif all(name for _, name in imports):
             need = "part" * choice
         else:
             none = all(statement in unused for statement in statements)
             need = "package" * (none or (package not in closure and (choice or bool(code))))
-        if need and any(module.partition(".")[0] in tops for module, _ in imports):
-            continue
+        if any(module.partition(".")[0] in loaded for module, _ in imports):
+            if need:
+                continue
+            need = "part" * (not needed_here and loaded.isdisjoint(module for module, _ in imports))
         own = (entry.statement for entry in listed if entry.package == package)
         works = [statement for statement in own if statement not in failing]
         seldom = {"reach": "sometimes"} if need and link["kind"] in _OF_CLASSES else {}
