@@ -7,8 +7,9 @@ goes on without it: it catches the failure, asks first what is there, or provide
 import ast
 import re
 import sys
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from functools import cache
+from functools import cache, cached_property
 from itertools import product
 from typing import Any, NamedTuple
 
@@ -44,7 +45,7 @@ from envdoctor.system.files import Files
 
 #: A condition about versions, availability or attributes, by the names in it; not ``torch.cuda.is_available()``.
 _ASKS = re.compile(
-    r"version|(?<!\Ais_)available|installed|hasattr|find_spec|type_checking|signature|supports?_|importable"
+    r"(?<!con)version|(?<!\Ais_)available|installed|hasattr|find_spec|type_checking|signature|supports?_|importable"
     r"|\A_?(?:has|have)_|__dataclass_fields__|\Adir\Z|\Agetattr\Z|_(?:ge|gt|le|lt)_?\d|\Ais_(?:new|old|legacy)_",
     re.IGNORECASE,
 )
@@ -92,22 +93,43 @@ def asks_what_is_there(test: ast.expr) -> bool:
 
 
 def answers_of(tree: ast.AST) -> frozenset[str]:
-    """Return the names that hold an answer about what is there: ``OLD = version.parse(torch.__version__) < ...``, and
-    what a handler of a failed import sets to a constant."""
-    names: list[ast.expr] = []
-    for node in all_nodes(tree):
+    """Return the names that hold an answer about what is there, and nothing else in the file: ``OLD =
+    version.parse(torch.__version__) < ...``, and what a handler of a failed import sets to a constant."""
+    answers: set[str] = set()
+    bound, known = Counter[str](), Counter[str]()
+    nodes = all_nodes(tree)
+    imported = {node.asname or node.name.partition(".")[0] for node in nodes if isinstance(node, ast.alias)}
+    for node in nodes:
         match node:
-            case ast.Assign(targets=[*targets], value=ast.Compare() | ast.BoolOp() | ast.UnaryOp() as value):
-                names += targets if asks_what_is_there(value) else []
-            case ast.Assign(targets=[*targets], value=ast.Call(func=func)):
-                names += targets if asks_what_is_there(func) else []
-            case ast.Try(handlers=[*handlers]):
+            case ast.Name(id=name, ctx=ast.Store()) | ast.arg(arg=name):
+                bound[name] += 1
+            case ast.Assign(targets=[*targets], value=value) if (holds := _is_answer(value, imported)) is not None:
+                known.update(names_in(targets))
+                answers.update(names_in(targets) if holds else ())
+            case ast.Try(body=[*body], handlers=[*handlers]):
+                imports = any(isinstance(statement, (ast.Import, ast.ImportFrom)) for statement in body)
                 for handler in handlers:
-                    if "module" in _told_by(elements(handler.type)):
-                        names += _set_to_constants(handler.body)
+                    told = _told_by(elements(handler.type))
+                    if "module" in told and (imports or told == _IMPORTS):
+                        answers.update(names_in(_set_to_constants(handler.body)))
+                for part in body:
+                    if isinstance(part, ast.Assign) and _is_answer(part.value, imported) is None:
+                        known.update(names_in(part.targets))
             case _:
                 pass
-    return frozenset(names_in(names))
+    return frozenset(name for name in answers if bound[name] <= known[name])
+
+
+def _is_answer(value: ast.expr, imported: Collection[str]) -> bool | None:
+    """Return whether an assigned value answers what is there; None if it does not, and is no constant."""
+    match value:
+        case ast.Constant():
+            return False
+        case ast.Call(func=ast.Name(id="getattr"), args=[of, *_]):
+            return getattr(chain(of)[0], "id", "") in imported or None
+        case ast.Call(func=asked) | (ast.Compare() | ast.BoolOp() | ast.UnaryOp() as asked):
+            return asks_what_is_there(asked) or None
+    return None
 
 
 def _set_to_constants(body: Sequence[ast.stmt]) -> Iterator[ast.expr]:
@@ -143,7 +165,8 @@ class Use(NamedTuple):
     ``parameters`` are those of the method without the bound one, as ``x``, ``x=``, ``*``, ``*args``, ``**kwargs``).
 
     ``within`` is the outermost function or class whose call it waits for; empty for what runs when the file does,
-    or, where it stands in a ``branch``, may run then.
+    or, where it stands in a ``branch``, may run then. ``caller`` is the function that it stands in, if only the guards
+    around its calls in the file guard it.
     """
 
     kind: str
@@ -154,6 +177,7 @@ class Use(NamedTuple):
     guarded: bool
     within: str
     branch: bool
+    caller: str
     line: int
 
     @property
@@ -176,7 +200,8 @@ class FoundUses(NamedTuple):
 class _Place(NamedTuple):
     """The place of a node. ``guarded`` are the kinds of uses whose failure does not stop the script there, ``outer`` is
     the outermost definition around it, ``deferred`` whether it waits for a call, ``branch`` whether for a condition,
-    ``bases`` are the imported base classes of the class whose method it is in."""
+    ``bases`` are the imported base classes of the class whose method it is in, ``within`` is the function around it
+    that nobody outside the file calls, and ``derived`` says of a class that it has base classes."""
 
     scope: Scope
     guarded: frozenset[str] = frozenset()
@@ -184,6 +209,8 @@ class _Place(NamedTuple):
     deferred: bool = False
     branch: bool = False
     bases: tuple[AssignmentTarget, ...] = ()
+    within: str = ""
+    derived: bool = False
 
 
 def uses_of(tree: ast.Module, own: Collection[str] = ()) -> FoundUses:
@@ -216,7 +243,6 @@ class _Reader:
             for node in tree.body
         )
         self._answers = answers_of(tree)
-        self._calls = self._guards_of_calls()
         self._classes: dict[str, _Class] = {}
         self._found = FoundUses([], set(), set(), {})
         self._of_project: dict[str, str] = {}
@@ -236,26 +262,34 @@ class _Reader:
         """Return whether a condition asks what is there, itself or by a name that holds the answer."""
         return asks_what_is_there(test) or not self._answers.isdisjoint(names_in(all_nodes(test)))
 
-    def _guards_of_calls(self) -> dict[str, frozenset[str]]:
-        """Return for each name which failed imports are caught, or not made, wherever the file reads it."""
+    @cached_property
+    def _calls(self) -> dict[str, frozenset[str]]:
+        """The failed imports that are caught, or not made, wherever the file calls a name. One that it hands on may be
+        called from anywhere. A handler of every error around the whole script does not go on."""
         guards: dict[str, frozenset[str]] = {}
-        waiting: list[tuple[ast.AST, frozenset[str]]] = [(self._tree, frozenset())]
+        called = {id(node.func) for node in all_nodes(self._tree) if isinstance(node, ast.Call)}
+        waiting: list[tuple[ast.AST, frozenset[str], frozenset[str], bool]]
+        waiting = [(self._tree, frozenset(), frozenset(), False)]
         while waiting:
-            node, guarded = waiting.pop()
-            inside, within = guarded, list[ast.stmt]()
+            node, guarded, asked, inner = waiting.pop()
+            tried, branch, within = guarded, asked, list[ast.stmt]()
             match node:
-                case ast.Name(id=name, ctx=ast.Load()) | ast.Attribute(attr=name, ctx=ast.Load()):
-                    guards[name] = guards.get(name, _IMPORTS) & guarded
+                case ast.Name(id=name, ctx=ast.Load()) | ast.Attribute(attr=name) | ast.Constant(value=str(name)):
+                    guards[name] = guards.get(name, _IMPORTS) & (guarded | asked if id(node) in called else asked)
+                case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.Lambda():
+                    guarded, inner = frozenset(), True
                 case ast.Try(body=[*body]):
-                    inside, within = guarded | caught(node), body
+                    kinds = caught(node)
+                    tried, within = guarded | (kinds if inner or "keyword" not in kinds else frozenset()), body
                 case ast.ExceptHandler(body=[*body]):
-                    inside, within = _IMPORTS, body
+                    branch, within = _IMPORTS, body
                 case ast.If(body=[*body], orelse=[*orelse]) if self._asks(node.test):
-                    inside, within = _IMPORTS, [*body, *orelse]
+                    branch, within = _IMPORTS, [*body, *orelse]
                 case _:
                     pass
             parts = set(map(id, within))
-            waiting += ((one, inside if id(one) in parts else guarded) for one in ast.iter_child_nodes(node))
+            for one in ast.iter_child_nodes(node):
+                waiting.append((one, tried, branch, inner) if id(one) in parts else (one, guarded, asked, inner))
         return guards
 
     def _visit(self, node: ast.AST, place: _Place) -> None:
@@ -273,11 +307,12 @@ class _Reader:
                 self._define_class(node, place)
             case ast.FunctionDef(body=body) | ast.AsyncFunctionDef(body=body):
                 self._push(function_parts(node, hints=self._hints), place)
-                if node.decorator_list or node.name.startswith("test"):
+                is_open = bool(node.decorator_list) or node.name.startswith("test")
+                if is_open:
                     self._mention(node.name, place)  # a command, a fixture, a test: called from elsewhere
-                inside = place._replace(scope=self._scopes[id(node)], deferred=True, outer=place.outer or node.name)
-                guards = self._calls.get(node.name, frozenset())
-                self._push_block(body, inside._replace(guarded=place.guarded | guards))
+                within = "" if is_open or (place.derived and node.name[:1] != "_") else node.name
+                inside = place._replace(deferred=True, outer=place.outer or node.name, within=within, derived=False)
+                self._push_block(body, inside._replace(scope=self._scopes[id(node)]))
             case ast.Lambda(body=value):
                 self._push(function_parts(node, hints=self._hints), place)
                 self._push([value], place._replace(scope=self._scopes[id(node)], deferred=True))
@@ -428,6 +463,7 @@ class _Reader:
         # What ``super()`` finds in a class of this file is not the imported class's.
         direct = bases if all(base.module for base in bases) and not any(map(self._class, node.bases)) else ()
         inside = place._replace(scope=self._scopes[id(node)], outer=place.outer or node.name, bases=direct)
+        inside = inside._replace(derived=bool(node.bases or node.keywords))
         self._push_block(node.body, inside)
         for parent, function in product(bases, functions_in(node.body)):
             parameters = own_parameters(function)
@@ -450,9 +486,11 @@ class _Reader:
     ) -> None:
         if target is not None:
             guarded = kind in place.guarded
+            is_called = not guarded and kind in _IMPORTS and place.within and kind in self._calls.get(place.within, ())
+            caller = place.within if is_called else ""
             within = place.outer if place.deferred else ""
-            line = getattr(node, "lineno", 1)
-            use = Use(kind, target.module, target.name, keyword, parameters, guarded, within, place.branch, line)
+            about = (kind, target.module, target.name, keyword, parameters, guarded or bool(caller))
+            use = Use(*about, within, place.branch, caller, getattr(node, "lineno", 1))
             self._found.uses.append(use)
 
 

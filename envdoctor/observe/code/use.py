@@ -6,6 +6,7 @@ imported or run. What could not be read is named: a list that may lack uses is i
 
 import os
 import sys
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -208,7 +209,7 @@ def items(
 ) -> Iterator[Mapping[str, Value]]:
     """Yield the uses of all files together. Somebody else calls the functions and classes ``names``. What overrides a
     method of a class in another file overrides the methods of that one's base classes, unless several have its name."""
-    answers = list(answers)
+    answers, names = list(answers), list(names)
     classes: dict[str, list[Sequence[Sequence[str]]]] = {}
     for name, bases in (pair for _, answer in answers for pair in answer["classes"].items()):
         classes.setdefault(name, []).append(bases)
@@ -217,13 +218,16 @@ def items(
     for _, answer in answers:
         for name, outer in answer["mentioned"]:
             mentioned.setdefault(name, set()).add(outer)
+    files = Counter(names)  # of each name, how many files read it
+    files.update(name for _, answer in answers for name in {name for name, _ in answer["mentioned"]})
     places: dict[tuple[Any, ...], list[str]] = {}
     for file, answer in answers:
-        for kind, module, name, keyword, parameters, guarded, within, branch, place in answer["uses"]:
+        for kind, module, name, keyword, parameters, guarded, within, branch, caller, place in answer["uses"]:
             reached = not within or bool(mentioned.get(within, set()) - {within})
             reach = ("branch" if branch else "start") if not within else "call" if reached else "unused"
             dotted = f"{module}.{name}" if name else module
-            stands = guarded or any(dotted == own or dotted.startswith(f"{own}.") for own in provided)
+            alone = not caller or files[caller] < 2
+            stands = (guarded and alone) or any(dotted == own or dotted.startswith(f"{own}.") for own in provided)
             owner, _, method = name.rpartition(".")
             bases = [(module, name)] if module else _imported_bases(owner, classes)
             for its_module, base in bases:

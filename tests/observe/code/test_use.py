@@ -98,10 +98,11 @@ def test_links_to_folders_are_not_followed(read: Any, tmp_path: Path):
 
 
 def test_what_one_file_defines_another_may_call(read: Any):
-    source = "def f():\n    import a\ndef g():\n    import b\n"
+    source = "def f():\n    import a\ndef g():\n    import b\ntry:\n    f()\nexcept ImportError:\n    pass\n"
     facts = read({"lib.py": source, "main.py": "from lib import f\nf()"}, ".")
-    reach = {str(item["module"]): item["reach"] for item in facts["use"]}
-    assert reach == {"a": "call", "b": "unused"}
+    reach = {str(item["module"]): (item["reach"], item["guarded"]) for item in facts["use"]}
+    assert reach == {"a": ("call", False), "b": ("unused", False)}
+    assert [item["guarded"] for item in read({"lib.py": source}, "lib.py")["use"]] == [True, False]
 
 
 def test_what_one_file_provides_is_there_for_all(read: Any):
