@@ -105,11 +105,26 @@ class Parser:
                 value, is_typed = _read(alone.pop(0), argument.kind), True
             yield argument.dest, value, argument.line, is_typed
 
+    def remaining(self, words: Words) -> list[Any]:
+        """Return the words that no argument of the parser takes: what ``parse_known_args`` returns second."""
+        names = {name for argument in self.arguments for name in argument.names}
+        names |= {f"--no-{name.lstrip('-')}" for name in names}
+        rest, takes = list[Any](), False
+        for word in words:
+            is_option = word is not None and _OPTION.match(word)
+            takes = (word or "").partition("=")[0] in names if is_option else takes
+            rest += [] if takes else [UNKNOWN if word is None else word]
+        return rest
+
 
 class DataParser(NamedTuple):
-    """A parser made of classes of arguments: transformers' HfArgumentParser, TRL's TrlParser."""
+    """A parser made of classes of arguments: transformers' HfArgumentParser, TRL's TrlParser. It has arguments that
+    are ``added``, and takes ``words``; ``is_open`` if they may hold options for others."""
 
     kinds: Sequence[ast.expr]
+    added: Parser
+    words: Words = ()
+    is_open: bool = False
 
     @staticmethod
     def given(words: Words) -> Iterator[tuple[str, Any]]:
