@@ -23,7 +23,7 @@ _OF_MODEL = {"method": None, "quantization": ABSENT, "gradient_checkpointing": F
 UNDECIDED = Message("set in a branch of a test that is not decided")
 #: Fields that are no facts of their own.
 _TEXTS = ("model", "revision", "file", "program", "gres", "devices", "exports", "chats")
-_NUMBERS = ("nproc", "nnodes", "gpus", "each_gpu", "prompt_length", "answer_length", "global_batch")
+_NUMBERS = ("nproc", "nnodes", "gpus", "each_gpu", "prompt_length", "answer_length", "step_batch", "global_batch")
 HELPERS = {name: FactSpec(name, kind) for kind, names in (("text", _TEXTS), ("number", _NUMBERS)) for name in names}
 #: Of so many keys an unknown one is compared with the known ones, which takes milliseconds each.
 _COMPARED = 500
@@ -419,6 +419,7 @@ def _complete(
             if before is None or (before.source == "preset" and before.value == none):
                 facts[field] = statements.fact(field, Unknown(elsewhere), statements.elsewhere)
     _compute(statements, "world_size", lambda each, nodes: each * nodes, "nproc", "nnodes")
+    _compute(statements, "train_batch_size", lambda batch, world: max(1, batch // world), "step_batch", "world_size")
     _compute(statements, "gradient_accumulation", lambda total, batch, world: max(1, total // (batch * world)),
              "global_batch", "train_batch_size", "world_size")  # fmt: skip
     _follow(statements, forms)
