@@ -3,6 +3,7 @@ names that have them, and the environment that they belong to."""
 
 import ast
 import builtins
+import math
 import operator
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -193,7 +194,7 @@ _TEXT_METHODS = frozenset(
 )
 _OTHER_METHODS = frozenset(("union", "keys", "values", "items", "copy", "get", "count", "index", "difference"))
 #: The errors of a method for arguments that it refuses, or of a value that lacks the method.
-REFUSED = (TypeError, ValueError, KeyError, IndexError, AttributeError, ArithmeticError)
+REFUSED = (TypeError, ValueError, KeyError, IndexError, AttributeError, ArithmeticError, RecursionError)
 #: Builtins whose result is plain, and those that make a container.
 PLAIN_CALLS = ("len", "str", "int", "float", "bool", "any", "all", "sorted", "min", "max")
 _CALLS = (*PLAIN_CALLS, "tuple", "list", "set", "frozenset", "dict")
@@ -220,7 +221,11 @@ _OPERATORS: Mapping[type, Callable[[Any, Any], Any]] = {
 def own_method(holder: Any, name: str, arguments: list[Any]) -> Any:
     """Return the result of a known value's method that changes nothing."""
     allowed = _TEXT_METHODS if isinstance(holder, str) else _OTHER_METHODS
-    if name not in allowed or not all(map(is_known_deep, arguments)):
+    grown = [len(holder), *(len(text) for text in arguments[1:] if isinstance(text, str))]  # by replace
+    is_bounded = not isinstance(holder, str) or (max(grown) <= MOST and math.prod(filter(None, grown)) <= MOST)
+    if name in ("count", "index") and not is_known(holder):
+        return UNKNOWN
+    if name not in allowed or not is_bounded or not all(map(is_known_deep, arguments)):
         return UNKNOWN
     try:
         value = getattr(holder, name)(*arguments)
@@ -232,7 +237,9 @@ def own_method(holder: Any, name: str, arguments: list[Any]) -> Any:
 def builtin(name: str, arguments: Sequence[Any]) -> Any:
     """Return what a function of Python's own gives that does nothing else."""
     is_length = name == "len" and len(arguments) == 1 and isinstance(arguments[0], (tuple, list))
-    if name not in _CALLS or not (is_length or all(map(is_known_deep, arguments))):
+    is_bounded = all(isinstance(value, PLAIN) for value in arguments) or name != "str"
+    is_bounded = is_bounded and all(len(value) <= MOST for value in arguments if isinstance(value, (str, bytes)))
+    if name not in _CALLS or not (is_length or (is_bounded and all(map(is_known_deep, arguments)))):
         return UNKNOWN
     try:
         return getattr(builtins, name)(*arguments)
@@ -347,14 +354,14 @@ class Expressions:
             case ((ast.In() | ast.NotIn()), str()):
                 is_sure = left is not UNKNOWN
             case ((ast.In() | ast.NotIn()), tuple() | list() | set() | frozenset() | dict()):
-                is_sure = left is not UNKNOWN and not any(entry is UNKNOWN for entry in right)
+                is_sure = is_known(left) and is_known_deep(right)
             case ((ast.In() | ast.NotIn()), _):
                 is_sure = False
             case _:
                 is_sure = is_known(left) and is_known(right)
         try:
             return _OPERATORS[type(sign)](left, right) if is_sure else UNKNOWN
-        except TypeError:
+        except (TypeError, RecursionError):
             return UNKNOWN
 
     def visit_Tuple(self, node: ast.Tuple | ast.List | ast.Set, scope: Any) -> Any:
@@ -382,7 +389,7 @@ class Expressions:
                 bounds = [None if bound is None else self.value(bound, scope) for bound in (lower, upper)]
                 whole = (bound is None or (isinstance(bound, int) and abs(bound) < MOST) for bound in bounds)
                 may_slice = isinstance(base, (str, tuple, list)) and step is None and all(whole)
-                return base[slice(*bounds)] if may_slice else UNKNOWN
+                return base[slice(*bounds)] if may_slice and len(base) <= MOST else UNKNOWN
         return self.item(base, self.value(node.slice, scope))
 
     def item(self, base: Any, key: Any) -> Any:
