@@ -228,18 +228,18 @@ def test_a_classifier_has_no_head_for_the_language(without_files, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("words", "key"),
+    ("words", "option", "named"),
     [
-        (SWIFT, "--context_parallel_size "),
-        (SWIFT, "--sequence_parallel_size "),
-        (GRPO, "actor_rollout_ref.actor.ulysses_sequence_parallel_size="),
+        (SWIFT, "--context_parallel_size 8", "context_parallel_size=8"),
+        (SWIFT, "--sequence_parallel_size 8", "sequence_parallel_size=8"),
+        (GRPO, "actor_rollout_ref.actor.ulysses_sequence_parallel_size=4", "ulysses_sequence_parallel_size=4"),
+        (GRPO, "actor_rollout_ref.actor.ulysses_sequence_parallel_size=$PARTS", "ulysses_sequence_parallel_size"),
     ],
 )
-def test_what_divides_a_sample_among_gpus_is_read_and_named(without_files, tmp_path, words, key):
-    (recipe := tmp_path / "train.sh").write_text(f"{' '.join(words.split())} {key}8\n")
+def test_what_divides_a_sample_among_gpus_is_read_and_named(without_files, tmp_path, words, option, named):
+    (recipe := tmp_path / "train.sh").write_text(f"{' '.join(words.split())} {option}\n")
     section = without_files("--recipe", str(recipe), "--gpu", "A6000")[1]
-    (name,) = re.findall(r"\w+(?=[ =]\Z)", key)
-    assert section["savers"] == [f"{name}=8, which divides a sample or the model among GPUs"]
+    assert section["savers"] == [f"{named}, which divides a sample or the model among GPUs"]
 
 
 def test_where_how_processes_share_a_run_decides_the_key_is_asked_for(without_files, tmp_path):
