@@ -167,12 +167,7 @@ def test_a_name_has_the_number_of_its_folder(without_files, story, model):
         ("me/Qwen2.5-7B-Instruct-AWQ", [], 1, "not told how: 4 bits a weight were taken, 5% less or more"),
         ("me/Qwen2.5-7B-Instruct-W8A8", [], 1, "not told how: 8 bits a weight were taken, 5% less or more"),
         ("me/Qwen2.5-7B-Instruct-GGUF", [], 0, "not told how: 8 bits a weight were taken, 50% less or more"),
-        (
-            "7B",
-            [],
-            1,
-            "the shape of Qwen/Qwen2.5-7B is assumed, 20% less or more, vocabulary up to 256,000",
-        ),
+        ("7B", [], 1, "the shape of Qwen/Qwen2.5-7B is assumed, 20% less or more, vocabulary up to 256,000"),
         ("Qwen/Qwen2.5-VL-32B-Instruct", [], 1, "Qwen2.5-32B is assumed, 50% less or more, vocabulary up to 262,144"),
         ("nobody/legal-7b-qwen", [], 1, "the shape of Qwen/Qwen2.5-7B is assumed, 20% less or more,"),
         ("nobody/legal-7b-awq", [], 0, '"name": "weights", "gib": 5.1'),
@@ -332,6 +327,15 @@ def test_no_part_of_a_model_known_by_its_size_is_larger_than_the_whole(without_f
     words = ["--gpu", "A100-80GB", "--method", "infer", "--set", "recipe.max_length=512"]
     section = without_files("--model", "01-ai/Yi-34B-Chat", *words)[1]
     assert sum(term["gib"] for term in section["terms"]) < section["interval"]["allocated"][1] * 1.01
+
+
+# A run took 97 % of a 4090: examples/archived/yi-34B-chat/README.md of axolotl-ai-cloud/axolotl.
+@pytest.mark.parametrize(("told", "verdict"), [("", "tight"), ("framework=transformers", "does-not-fit")])
+def test_a_4_bit_model_may_be_packed_tightest_where_nobody_tells_how(without_files, told, verdict):
+    sets = f"max_length=1024 gradient_checkpointing=true {told}"
+    words = [word for one in sets.split() for word in ("--set", f"recipe.{one}")]
+    section = without_files("--model", "01-ai/Yi-34B-Chat", "--gpu", "4090", "--method", "qlora", *words)[1]
+    assert section["verdict"] == verdict
 
 
 @pytest.mark.parametrize(("fixed", "said"), [([], True), (["--set", "recipe.padding=max"], False)])
