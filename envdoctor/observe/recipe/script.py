@@ -17,6 +17,7 @@ from envdoctor.observe.recipe.document import REST
 from envdoctor.observe.recipe.script_calls import (
     Calls,
     Item,
+    Library,
     Loaded,
     Returned,
     ScriptObject,
@@ -87,6 +88,8 @@ class _Script(Calls):
                 self._functions += [(method, node) for method in functions_in(body)]
             case ast.Assign(targets=targets, value=assigned):
                 value = self.value(assigned, scope)
+                if value is UNKNOWN and re.match("[A-Z]+[a-z]", last_name(assigned)) and dotted(assigned):
+                    value = Library(dotted(assigned))
                 for target in targets:
                     self.bind(target, value, scope)
             case ast.AnnAssign(target=target, value=given):
@@ -371,7 +374,7 @@ class _Script(Calls):
         return super().compared(left, sign, right) if is_plain else UNKNOWN
 
     def visit_Call(self, node: ast.Call, scope: dict[str, Any]) -> Any:
-        name = dotted(node.func)
+        name = self.callee(node.func, scope)
         function = self.value(node.func, scope)
         settings: list[Any] = []
         values: list[Any] = []
@@ -409,7 +412,8 @@ def _cut_to(cut: ast.expr, part: ast.Slice) -> ast.expr | None:
     """Return the length to which a slice cuts tokens, as ``tokenizer(max_length=…)`` does: ``input_ids[:2048]``, and
     ``t[i : i + block_size]`` of texts that are joined and cut into blocks."""
     name = cut.slice if isinstance(cut, ast.Subscript) else cut
-    if part.lower is None and (getattr(name, "id", None) or getattr(name, "value", None)) in _TOKENS:
+    from_start = part.lower is None or getattr(part.lower, "value", None) == 0
+    if from_start and (getattr(name, "id", None) or getattr(name, "value", None)) in _TOKENS:
         return part.upper
     match part.lower, part.upper:
         case ast.Name(id=start), ast.BinOp(left=ast.Name(id=again), op=ast.Add(), right=length) if start == again:

@@ -67,6 +67,13 @@ class Loaded:
     call: int = -1
 
 
+@dataclass(frozen=True)
+class Library:
+    """A class of a library, by its name in the script."""
+
+    name: str
+
+
 class ScriptObject(dict[str, Item]):
     """The attributes of a namespace or of an instance of a class of the script; ``open`` if there may be more."""
 
@@ -144,10 +151,18 @@ class Calls(Expressions):
         if len(self.calls) < _MOST_CALLS and len(name) <= _LONGEST and self._wanted.fullmatch(name):
             self.calls.append((name, [[*setting, setting[0] in own] for setting in settings[:_MOST_CALLS]], False))
 
+    def callee(self, node: ast.expr, scope: Mapping[str, Any]) -> str:
+        """Return the dotted name of what is called: of a class that a variable holds by the name of that class."""
+        root, *rest = dotted(node).split(".")
+        match scope.get(root, self._globals.get(root)):
+            case Library(name=name) | ast.ClassDef(name=name):
+                return ".".join([name, *rest])
+        return dotted(node)
+
     def _result(
         self, node: ast.Call, callee: Any, values: Sequence[Any], keywords: Mapping[str, Item], scope: dict[str, Any]
     ) -> Any:
-        name = dotted(node.func)
+        name = self.callee(node.func, scope)
         last = name.rpartition(".")[2]
         match callee:
             case ast.FunctionDef() | ast.AsyncFunctionDef():
