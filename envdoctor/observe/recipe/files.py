@@ -252,7 +252,7 @@ def _told_once(
     """Take the options of the command that starts a script out of the ``files`` of that script: they stay at the
     command's own place, in the ``parts``. An option is the script's own if the script names it and does not refuse it;
     the others are those of a framework that the script uses."""
-    keys, refused = set[str](), set[str]()
+    keys, refused, declared = set[str](), set[str](), set[str]()
     frameworks = {form.framework for file in files for _, form in file.parts if form.framework}
     commands = {
         at: (part, formats.of_part(part, frameworks) or form)
@@ -267,12 +267,13 @@ def _told_once(
         for part, form in file.parts:
             options = [entry for entry in part.entries if not (entry.place[0] or entry.own)]
             unknown = {entry.key for entry in options if not formats.find(form, entry.key)}
+            declared |= {entry.key for entry in part.entries if entry.own and not entry.place[0]}
             refused |= unknown
             entries = (entry for entry in part.entries if entry.place[0] or entry.key not in keys | unknown)
             entries = (entry if entry.place[0] else entry._replace(place=(1,)) for entry in entries)
             remaining.append((part._replace(entries=tuple(entries)), form))
         others.append(file._replace(parts=tuple(remaining)))
-    own = {*names} - refused
+    own = {*names, *declared} - refused
     for at, (part, form) in commands.items():
         commands[at] = part.owning(lambda key: key.replace("-", "_") in own), form
     return tuple(commands.get(at, both) for at, both in enumerate(parts)), others

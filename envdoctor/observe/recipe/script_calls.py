@@ -8,15 +8,19 @@ import re
 from abc import abstractmethod
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from envdoctor.observe.recipe.document import REST
 from envdoctor.observe.recipe.script_options import (
     PERHAPS,
     Beside,
     DataParser,
+    Item,
+    Library,
+    Loaded,
     Parser,
+    ScriptObject,
+    Words,
     command_options,
     composed,
     dotted,
@@ -43,34 +47,6 @@ _WRAPPED_MODEL = {"get_peft_model", "prepare_model_for_kbit_training", "prepare_
 _OF_LAUNCHERS = frozenset({"WORLD_SIZE", "RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "NODE_RANK", "GROUP_RANK"})
 #: Whose second argument is a reference model.
 _WITH_REFERENCE = ("DPOTrainer", "KTOTrainer")
-
-
-class Item(NamedTuple):
-    """A value in a mapping, and its line; ``given`` by the command or a file, and no default."""
-
-    value: Any
-    line: int
-    given: bool = False
-
-    @property
-    def certain(self) -> Any:
-        """Return the value, unless it is given under a condition only."""
-        return UNKNOWN if self.value is PERHAPS else self.value
-
-
-@dataclass(frozen=True)
-class Loaded:
-    """The result of ``from_pretrained``: ``model``, ``tokenizer`` or a part of it; and the number of its call."""
-
-    name: str
-    call: int = -1
-
-
-class ScriptObject(dict[str, Item]):
-    """The attributes of a namespace or of an instance of a class of the script; ``open`` if there may be more."""
-
-    kind: ast.ClassDef | None = None
-    open = False
 
 
 class Returned(Exception):
@@ -143,10 +119,23 @@ class Calls(Expressions):
         if len(self.calls) < _MOST_CALLS and len(name) <= _LONGEST and self._wanted.fullmatch(name):
             self.calls.append((name, [[*setting, setting[0] in own] for setting in settings[:_MOST_CALLS]], False))
 
+    def held(self, node: ast.expr, scope: dict[str, Any]) -> Any:
+        """Return what a variable holds to which an expression is assigned: its value, or a class by its name."""
+        value, name = self.value(node, scope), dotted(node)
+        return Library(name) if value is UNKNOWN and re.match("[A-Z]+[a-z]", name.rpartition(".")[2]) else value
+
+    def callee(self, node: ast.expr, scope: Mapping[str, Any]) -> str:
+        """Return the dotted name of what is called: of a class that a variable holds by the name of that class."""
+        root, *rest = dotted(node).split(".")
+        match scope.get(root, self._globals.get(root)):
+            case Library(name=name) | ast.ClassDef(name=name):
+                return ".".join([name, *rest])
+        return dotted(node)
+
     def _result(
         self, node: ast.Call, callee: Any, values: Sequence[Any], keywords: Mapping[str, Item], scope: dict[str, Any]
     ) -> Any:
-        name = dotted(node.func)
+        name = self.callee(node.func, scope)
         last = name.rpartition(".")[2]
         match callee:
             case ast.FunctionDef() | ast.AsyncFunctionDef():
@@ -239,7 +228,7 @@ class Calls(Expressions):
         """Return the parser that is made of classes of arguments."""
         kinds = node.args[0] if node.args else keyword_of(node, "dataclass_types")
         listed = [kind for kind in elements(kinds) if kind is not None]
-        return DataParser(listed) if listed else UNKNOWN
+        return DataParser(listed, Parser()) if listed else UNKNOWN
 
     def _document(self, path: Any, line: int) -> Any:
         """Return what a YAML or JSON file says."""
@@ -264,17 +253,22 @@ class Calls(Expressions):
                 base.defaults.update(_values_of(keywords))
             case Parser(), "parse_args" | "parse_known_args", _:
                 self.step(len(base.arguments) * (1 + len(self.words) // 20))
-                parsed = {key: Item(*item) for key, *item in base.parsed(self.words)}
+                words = self._words(values, keywords)[0]
+                parsed = {key: Item(*item) for key, *item in base.parsed(words)}
                 space = self._new(ScriptObject(parsed))
                 space.open = base.open
-                return space if name == "parse_args" else [space, UNKNOWN]
+                return space if name == "parse_args" else [space, UNKNOWN if base.open else base.remaining(words)]
             case Parser(), _, _ if name.startswith("add_") and name.endswith("group"):
                 return base
             case DataParser(), _, _ if name[:5] == "parse":
                 named = (keywords[key].value for key in ("json_file", "yaml_file") if key in keywords)
                 file = first if values else next(named, UNKNOWN)
                 flag = keywords["args_file_flag"].value if "args_file_flag" in keywords else ""
-                return self._dataclasses(base, scope, file if "file" in name else None, flag)
+                words, is_open = self._words([] if "file" in name else values, keywords)
+                parser = base._replace(words=words, is_open=is_open or "return_remaining_strings" in keywords)
+                return self._dataclasses(parser, scope, file if "file" in name else None, flag)
+            case DataParser(added=added), "add_argument", _:
+                added.add(values, _values_of(keywords), node)
             case ScriptObject(kind=ast.ClassDef() as kind), _, _:
                 method = next((function for function in functions_in(kind.body) if function.name == name), None)
                 return self._enter(method, [base, *values], _values_of(keywords)) if method else UNKNOWN
@@ -296,6 +290,13 @@ class Calls(Expressions):
             case str(), _, _ if not keywords:
                 return own_method(base, name, [*values])
         return UNKNOWN
+
+    def _words(self, values: Sequence[Any], keywords: Mapping[str, Item]) -> tuple[Words, bool]:
+        """Return the words that a parser is given, those of the command by default, and whether others may be."""
+        given = values[0] if values else keywords["args"].value if "args" in keywords else None
+        if isinstance(given, list):
+            return [None if word is UNKNOWN else str(word) for word in given], False
+        return self.words, given is not None
 
     def _enter(self, function: Any, values: Sequence[Any], keywords: Mapping[str, Any]) -> Any:
         """Follow a function of the script with these arguments; what it returns."""
@@ -395,11 +396,11 @@ class Calls(Expressions):
         """Return an object for each class. A class of a library becomes a call with the options that no other class
         has. The options come from a named ``file``, else from the command (line 0), the file that it names, and those
         behind a ``flag``. What a file says that cannot be read is open."""
-        command = [(name, value) for name, value in parser.given(self.words) if f"--{name}" != flag]
-        lists = [self._beside.text(str(value)) for name, value in parser.given(self.words) if f"--{name}" == flag]
+        command = [(name, value) for name, value in parser.given(parser.words) if f"--{name}" != flag]
+        lists = [self._beside.text(str(value)) for name, value in parser.given(parser.words) if f"--{name}" == flag]
         options = [(name, value, 1) for entry in lists for name, value in parser.given((entry or "").split())]
         options += [(name, value, 0) for name, value in command]
-        first = self.words[0] if self.words else None
+        first = parser.words[0] if parser.words else None
         if file is UNKNOWN:
             return [UNKNOWN] * len(parser.kinds)
         config = next((value for name, value, _ in options if name == "config"), None)
@@ -416,6 +417,9 @@ class Calls(Expressions):
             library = dotted(node) if local is None else self._library(local, scope)
             own.append((library, local, self._fields(local, scope) if local else {}))
         fields = {name for _, local, defaults in own if local is not None for name in defaults}
+        fields |= {argument.dest for argument in parser.added.arguments}
+        # What the library's class does not have may go to a parser that was not followed.
+        declared = {name for name, *_ in options} if parser.is_open or parser.added.open else set()
         values: list[Any] = []
         for library, local, defaults in own:
             fields_of = {name: Item(UNKNOWN, item.line) for name, item in defaults.items()} if unread else defaults
@@ -431,7 +435,7 @@ class Calls(Expressions):
                 add_setting(settings, name, item.value, item.line)
             if unread and library:
                 settings.append([REST, None, 1, 1])
-            self.tell(library or _PARSERS[0], settings or [["#0", None, 1, 0]], defaults)
+            self.tell(library or _PARSERS[0], settings or [["#0", None, 1, 0]], {*defaults, *declared})
             values.append(instance)
         return values
 

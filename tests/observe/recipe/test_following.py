@@ -237,6 +237,15 @@ def test_a_file_of_options_is_read_whatever_names_it(tmp_path, parsing, words):
     assert [item["key"] for item in found["recipe_key"] if item["state"] == "unknown"] == []
 
 
+@pytest.mark.parametrize(("parsing", "state"), CASES["options_of_two_parsers"])
+def test_an_option_is_known_where_a_parser_before_that_of_the_library_may_take_it(tmp_path, parsing, state):
+    script = f"import argparse\nfrom transformers import HfArgumentParser, Trainer, TrainingArguments\n{parsing}\n"
+    script += "Trainer(args=args).train()\n"
+    found = read(tmp_path, "run.sh", {"run.sh": "python a.py --w_bits 4 --max_steps 7", "a.py": script})
+    assert found["max_steps"] == 7
+    assert {item["state"] for item in found["recipe_key"] if item["key"] == "w_bits"} == {state}
+
+
 OPTIONS_FILE = """import argparse, sys
 from dataclasses import dataclass
 from transformers import AutoModelForCausalLM, HfArgumentParser, Trainer, TrainingArguments
@@ -482,7 +491,8 @@ def test_what_is_done_under_a_condition_is_not_certain(tmp_path):
 
 LOADED = """from transformers import AutoModelForCausalLM, AutoTokenizer, Trainer, TrainingArguments
 tok = AutoTokenizer.from_pretrained("a/b")
-llm = AutoModelForCausalLM.from_pretrained("a/b").{cast}.cuda()
+made = AutoModelForCausalLM
+llm = made.from_pretrained("a/b").{cast}.cuda()
 def cut(example):
     {cut}
 Trainer(llm, TrainingArguments("x", **{rest}))
