@@ -117,18 +117,17 @@ def predict(
         text = "how the run is divided among processes is not known: one of many may take as little as {} GiB"
         doubts.append(Message(text, f"{least.process[0] / GIB:.1f}"))
     verdict, settling = run.verdict(need, gpu), ""
-    if (
-        gpu is not None
-        and plan.whole
-        and not plan.stated
-        and (least := run.shortest()).verdict(gpu.free) == "does-not-fit"
-    ):
+    if gpu and plan.whole and not plan.stated and (least := run.shortest()).verdict(gpu.free) == "does-not-fit":
         need, verdict, settling = need._replace(mostly=least.mostly), "does-not-fit", ""
         notes.append(Message("the length was not given: it does not fit even at {} tokens", _SHORTEST))
-    if gpu is not None and verdict == "does-not-fit" and run.may_be_checkpointed():
-        checkpointed = run.untraced({**base, "tokens": [plan.tokens], "checkpointing": True})
-        if checkpointed is not None and checkpointed[1].verdict(gpu.free) != "does-not-fit":
+    if gpu is not None and verdict == "does-not-fit":
+        loose = base["quantized"] and recipe.given.keys().isdisjoint(("double_quantization", "framework"))
+        if run.may_be_checkpointed() and run.may_fit(gpu, checkpointing=True):
             verdict, settling = None, "recipe.gradient_checkpointing"
+        elif loose and (packed := run.may_fit(gpu, quantized={"double": True, "upcast": False})):
+            need, verdict = need.down_to(packed), "tight"
+            text = "double quantization and the framework were not given: it may take as little as {} GiB"
+            doubts.append(Message(text, f"{packed.process[0] / GIB:.1f}"))
     if gpu is not None and verdict == "tight" and not plan.divided and undivided.verdict(gpu.free) == "does-not-fit":
         verdict, settling = None, "recipe.zero_stage"
     least = run.without(*plan.unsure) if plan.unsure else need
@@ -368,6 +367,11 @@ class _Prediction(NamedTuple):
         form = run.form(trace, change)
         weights = form.at(self.batch, tokens).terms.get("weights", 0.0)
         return weights, run.around(form, partial(form.at, self.batch, tokens))
+
+    def may_fit(self, gpu: Gpu, **job: Any) -> Need | None:
+        """Return the need with this in the job, or None if it does not fit or no shipped coefficients tell it."""
+        other = self.untraced({**self.base, "tokens": [self.plan.tokens], **job})
+        return None if other is None or other[1].verdict(gpu.free) == "does-not-fit" else other[1]
 
     def ruled_out(self, gpu: Gpu, saving: Saving) -> bool:
         """Return whether the run surely does not fit after a change, by coefficients of this very form: then it need

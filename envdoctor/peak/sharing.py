@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from envdoctor.facts.factset import FactSet
+from envdoctor.facts.values import ABSENT
 from envdoctor.peak.closed_form import LOGITS, OF_THE_MODEL, OTHER_MODELS, Terms, at_full_depth
 from envdoctor.peak.section import MemoryProblem
 from envdoctor.peak.tracing import Trace, with_terms
@@ -35,7 +36,8 @@ def divisions(facts: FactSet) -> tuple[list[str], int]:
     divided = {key: size for key, size in keys.items() if re.search(_DIVIDED, key) and size not in WHOLE}
     sizes = (int(size) if re.fullmatch("[1-9][0-9]{0,3}", size) else _MANY for size in divided.values())
     text = "{}, which divides a sample or the model among GPUs"
-    return [Message(text, f"{key}={size}") for key, size in divided.items()], min(math.prod(sizes), _MOST_PARTS)
+    named: list[str] = [Message(text, f"{key}={size}".removesuffix(f"={ABSENT}")) for key, size in divided.items()]
+    return named, min(math.prod(sizes), _MOST_PARTS)
 
 
 def division_is_known(given: Mapping[str, Any], keys: Mapping[str, str]) -> bool:

@@ -31,7 +31,7 @@ _COMPARED = 500
 _SHOWN = (
     r"(?:.*\.)?(?:beta|(?:lora_)?task_type|lisa_\w+|galore_quantization|(?:freeze|unfrozen)_\w+"
     r"|reward_model_type|(?:galore|apollo)_rank|optim_args"
-    r"|(?:sequence|context|tensor|pipeline|expert)(?:_model)?_parallel(?:_size|_degree)?)"
+    r"|(?:(?:ulysses_)?sequence|context|tensor|pipeline|expert)(?:_model)?_parallel(?:_size|_degree)?)"
 )
 #: Values with which an option of the script's own does nothing.
 _OFF = (False, 0, "none", "None", "no")

@@ -16,16 +16,13 @@ from typing import Any
 from envdoctor.observe.recipe.document import REST
 from envdoctor.observe.recipe.script_calls import (
     Calls,
-    Item,
-    Loaded,
     Returned,
-    ScriptObject,
     ScriptTooLong,
     add_setting,
     mapping_of,
     same,
 )
-from envdoctor.observe.recipe.script_options import MOST_LINES, PERHAPS, Beside, dotted
+from envdoctor.observe.recipe.script_options import MOST_LINES, PERHAPS, Beside, Item, Loaded, ScriptObject, dotted
 from envdoctor.source.definitions import functions_in, last_name
 from envdoctor.source.notebook import parse_code
 from envdoctor.source.values import UNKNOWN, truth
@@ -86,7 +83,7 @@ class _Script(Calls):
                 scope[name] = node
                 self._functions += [(method, node) for method in functions_in(body)]
             case ast.Assign(targets=targets, value=assigned):
-                value = self.value(assigned, scope)
+                value = self.held(assigned, scope)
                 for target in targets:
                     self.bind(target, value, scope)
             case ast.AnnAssign(target=target, value=given):
@@ -371,7 +368,7 @@ class _Script(Calls):
         return super().compared(left, sign, right) if is_plain else UNKNOWN
 
     def visit_Call(self, node: ast.Call, scope: dict[str, Any]) -> Any:
-        name = dotted(node.func)
+        name = self.callee(node.func, scope)
         function = self.value(node.func, scope)
         settings: list[Any] = []
         values: list[Any] = []
@@ -409,7 +406,8 @@ def _cut_to(cut: ast.expr, part: ast.Slice) -> ast.expr | None:
     """Return the length to which a slice cuts tokens, as ``tokenizer(max_length=…)`` does: ``input_ids[:2048]``, and
     ``t[i : i + block_size]`` of texts that are joined and cut into blocks."""
     name = cut.slice if isinstance(cut, ast.Subscript) else cut
-    if part.lower is None and (getattr(name, "id", None) or getattr(name, "value", None)) in _TOKENS:
+    from_start = getattr(part.lower or ast.Constant(0), "value", None) == 0
+    if from_start and (getattr(name, "id", None) or getattr(name, "value", None)) in _TOKENS:
         return part.upper
     match part.lower, part.upper:
         case ast.Name(id=start), ast.BinOp(left=ast.Name(id=again), op=ast.Add(), right=length) if start == again:

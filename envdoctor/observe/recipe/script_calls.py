@@ -8,15 +8,18 @@ import re
 from abc import abstractmethod
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from envdoctor.observe.recipe.document import REST
 from envdoctor.observe.recipe.script_options import (
     PERHAPS,
     Beside,
     DataParser,
+    Item,
+    Library,
+    Loaded,
     Parser,
+    ScriptObject,
     Words,
     command_options,
     composed,
@@ -44,34 +47,6 @@ _WRAPPED_MODEL = {"get_peft_model", "prepare_model_for_kbit_training", "prepare_
 _OF_LAUNCHERS = frozenset({"WORLD_SIZE", "RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "NODE_RANK", "GROUP_RANK"})
 #: Whose second argument is a reference model.
 _WITH_REFERENCE = ("DPOTrainer", "KTOTrainer")
-
-
-class Item(NamedTuple):
-    """A value in a mapping, and its line; ``given`` by the command or a file, and no default."""
-
-    value: Any
-    line: int
-    given: bool = False
-
-    @property
-    def certain(self) -> Any:
-        """Return the value, unless it is given under a condition only."""
-        return UNKNOWN if self.value is PERHAPS else self.value
-
-
-@dataclass(frozen=True)
-class Loaded:
-    """The result of ``from_pretrained``: ``model``, ``tokenizer`` or a part of it; and the number of its call."""
-
-    name: str
-    call: int = -1
-
-
-class ScriptObject(dict[str, Item]):
-    """The attributes of a namespace or of an instance of a class of the script; ``open`` if there may be more."""
-
-    kind: ast.ClassDef | None = None
-    open = False
 
 
 class Returned(Exception):
@@ -144,10 +119,23 @@ class Calls(Expressions):
         if len(self.calls) < _MOST_CALLS and len(name) <= _LONGEST and self._wanted.fullmatch(name):
             self.calls.append((name, [[*setting, setting[0] in own] for setting in settings[:_MOST_CALLS]], False))
 
+    def held(self, node: ast.expr, scope: dict[str, Any]) -> Any:
+        """Return what a variable holds to which an expression is assigned: its value, or a class by its name."""
+        value, name = self.value(node, scope), dotted(node)
+        return Library(name) if value is UNKNOWN and re.match("[A-Z]+[a-z]", name.rpartition(".")[2]) else value
+
+    def callee(self, node: ast.expr, scope: Mapping[str, Any]) -> str:
+        """Return the dotted name of what is called: of a class that a variable holds by the name of that class."""
+        root, *rest = dotted(node).split(".")
+        match scope.get(root, self._globals.get(root)):
+            case Library(name=name) | ast.ClassDef(name=name):
+                return ".".join([name, *rest])
+        return dotted(node)
+
     def _result(
         self, node: ast.Call, callee: Any, values: Sequence[Any], keywords: Mapping[str, Item], scope: dict[str, Any]
     ) -> Any:
-        name = dotted(node.func)
+        name = self.callee(node.func, scope)
         last = name.rpartition(".")[2]
         match callee:
             case ast.FunctionDef() | ast.AsyncFunctionDef():

@@ -1,10 +1,11 @@
 """What a Python script takes besides its code: its options (argparse, classes of arguments, click, typer and fire), the
-modules that it imports from its own folders, and the documents that it reads."""
+modules that it imports from its own folders, the documents that it reads, and what stands for their values."""
 
 import ast
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
 from operator import itemgetter
@@ -33,6 +34,41 @@ Words = Sequence[str | None]
 
 #: What stands for a key that is given under a condition only.
 PERHAPS: Any = object()
+
+
+class Item(NamedTuple):
+    """A value in a mapping, and its line; ``given`` by the command or a file, and no default."""
+
+    value: Any
+    line: int
+    given: bool = False
+
+    @property
+    def certain(self) -> Any:
+        """Return the value, unless it is given under a condition only."""
+        return UNKNOWN if self.value is PERHAPS else self.value
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """The result of ``from_pretrained``: ``model``, ``tokenizer`` or a part of it; and the number of its call."""
+
+    name: str
+    call: int = -1
+
+
+@dataclass(frozen=True)
+class Library:
+    """A class of a library, by its name in the script."""
+
+    name: str
+
+
+class ScriptObject(dict[str, Item]):
+    """The attributes of a namespace or of an instance of a class of the script; ``open`` if there may be more."""
+
+    kind: ast.ClassDef | None = None
+    open = False
 
 
 class _Argument(NamedTuple):

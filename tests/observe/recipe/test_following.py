@@ -491,7 +491,8 @@ def test_what_is_done_under_a_condition_is_not_certain(tmp_path):
 
 LOADED = """from transformers import AutoModelForCausalLM, AutoTokenizer, Trainer, TrainingArguments
 tok = AutoTokenizer.from_pretrained("a/b")
-llm = AutoModelForCausalLM.from_pretrained("a/b").{cast}.cuda()
+made = AutoModelForCausalLM
+llm = made.from_pretrained("a/b").{cast}.cuda()
 def cut(example):
     {cut}
 Trainer(llm, TrainingArguments("x", **{rest}))
