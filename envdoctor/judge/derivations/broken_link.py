@@ -32,7 +32,7 @@ _OF_IMPORTS = ("module", "name", "attribute", "argument")
 
 _READS = (
     "link link_read import_run conflict dist pkg.* refused use beside code.files code_unread recipe.stage "
-    "recipe.trainer package_damage import_shadow untaken"
+    "recipe.trainer recipe.kernels package_damage import_shadow untaken"
 )
 
 
@@ -104,7 +104,8 @@ def _with_needs(
     links: Sequence[Mapping[str, Value]], facts: View, matrix: Matrix, stack: Mapping[str, str]
 ) -> Iterator[Mapping[str, Value]]:
     """Yield the links with ``need`` and ``works``: whether the known code of a list takes what the link stops. A link
-    is left out if given code was read whole, and takes only other parts of the package.
+    is left out if given code was read whole, and takes only other parts of the package, or only other modules than the
+    stopped ones: a package runs no module that neither it nor the code imports.
 
     Code takes what a given script, the recipe, or a file beside the list takes without a guard. Code that is not known
     may take all but the choices of the table entry-statements.
@@ -113,7 +114,7 @@ def _with_needs(
         return
     code, closure = _code(facts), _stack(facts, matrix)
     is_used, unused = _used(facts, matrix, code), facts.words("untaken") or ()
-    tops = _tops(code) if _is_whole(facts) else set()
+    tops, kernels = _tops(code) if _is_whole(facts) else set(), facts.words("recipe.kernels")
     listed = [*entries(matrix.rows, stack)]
     failing = {entry for link in links for entry in View.of(link).words("fail") or ()}
     for link in links:
@@ -127,13 +128,20 @@ def _with_needs(
         else:
             none = all(statement in unused for statement in statements)
             need = "package" * (none or (package not in closure and (choice or bool(code))))
-        if need and any(module.partition(".")[0] in tops for module, _ in imports):
+        others = all("." in module and not _takes_module(code, module) for module, _ in imports) and not kernels
+        if (need or others) and any(module.partition(".")[0] in tops for module, _ in imports):
             continue
         own = (entry.statement for entry in listed if entry.package == package)
         works = [statement for statement in own if statement not in failing]
         seldom = {"reach": "sometimes"} if need and link["kind"] in _OF_CLASSES else {}
         columns = {"need": need or ABSENT, "works": begun(works) if need == "part" and works else ABSENT}
         yield {**link, **seldom, **columns}
+
+
+def _takes_module(code: Iterable[Mapping[str, Value]], module: str) -> bool:
+    """Return whether the code imports a module, or one above or below it."""
+    modules = (f"{use.get('module')}." for use in code)
+    return any(name.startswith(f"{module}.") or f"{module}.".startswith(name) for name in modules)
 
 
 def _code(facts: View) -> list[Mapping[str, Value]]:
