@@ -111,7 +111,8 @@ class Finding(NamedTuple):
     ``settled_by`` are the facts, as ``key=value``, that would take a guess or a doubt away, with the value that was
     taken or an example. ``gate`` is true when it fails the run; ``ignored`` is the reason given in the project's
     configuration; ``superseded_by`` names the finding that reports the same cause. ``baseline`` is new or unchanged
-    where the run was compared with a baseline. ``targets`` are the targets that it holds for; empty: all of them.
+    where the run was compared with a baseline. ``targets`` are the targets that it holds for; empty: all of them. Not
+    ``settled``: it may be gone with a release that an installer may take instead; no fix is built on it.
     """
 
     id: str
@@ -139,6 +140,7 @@ class Finding(NamedTuple):
     superseded_by: str | None = None
     baseline: str | None = None
     targets: tuple[str, ...] = ()
+    settled: bool = True
 
 
 def fingerprint_of(rule_id: str, item: Mapping[str, str]) -> str:

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from envdoctor.facts.factset import FactSet, View
 from envdoctor.facts.registry import Registry
-from envdoctor.facts.values import NOT_KNOWN, Absent, Fact, Origin, Records, Unknown, Value, spell
+from envdoctor.facts.values import NOT_KNOWN, Absent, Fact, Origin, Range, Records, Unknown, Value, spell
 from envdoctor.judge.evaluate import (
     Match,
     Read,
@@ -38,7 +38,7 @@ from envdoctor.judge.finding import (
 )
 from envdoctor.matrix.matrix import Matrix
 from envdoctor.matrix.rules import Rule
-from envdoctor.system.message import Message, as_message, joined
+from envdoctor.system.message import Message, as_message, joined, listed
 
 
 class _Applied(NamedTuple):
@@ -94,7 +94,7 @@ def judge(facts: FactSet, matrix: Matrix, policy: Policy) -> Judgement:
         decided.add(rule.id)
         applied += [(rule, match) for match in outcome.matches]
         passed += [] if outcome.holds else [rule.id]
-    findings = [_finding(rule, match, facts, matrix, policy) for rule, match in applied]
+    findings = _unsettled([_finding(rule, match, facts, matrix, policy) for rule, match in applied], facts, matrix)
     findings, used, expired = _ignore(findings, policy, matrix)
     if policy.baseline is not None:
         findings = [finding._replace(baseline=baseline_state(finding, policy.baseline)) for finding in findings]
@@ -301,6 +301,28 @@ def _ignore(
             finding = finding._replace(ignored=entry.reason) if in_force else finding
         result.append(finding)
     return result, used, expired
+
+
+def _unsettled(findings: list[Finding], facts: FactSet, matrix: Matrix) -> list[Finding]:
+    """Return the findings with a warning for each error that may be gone with an older release where an installer may
+    take one (the fact ``unsure``)."""
+    unsure = [record for record in facts.each("unsure") if record.text("asks") is not None]
+    if not unsure or not any(finding.severity == "error" for finding in findings):
+        return findings
+    from envdoctor.judge.derivations import with_facts
+
+    ranges = [(f"pkg.{record.text('package')}", Range(record.text("asks") or "")) for record in unsure]
+    older = with_facts(facts, [facts.get(key)._replace(value=value) for key, value in ranges], matrix)
+    certain = errors_of(older, matrix)[1]
+    names = dict.fromkeys(name for record in unsure for name in record.words("beside") or ())
+    text = "a warning, because these may ask for an older release, and what they require is not known: {}"
+    caveat = Message(text, listed(names, 6))
+    return [
+        finding
+        if finding.severity != "error" or finding.effect in ("oom", "install") or problem_of(finding) in certain
+        else finding._replace(severity="warning", caveats=(*finding.caveats, caveat), settled=False)
+        for finding in findings
+    ]
 
 
 def errors_of(facts: FactSet, matrix: Matrix) -> tuple[dict[Problem, Text], dict[Problem, Text]]:

@@ -38,6 +38,11 @@ class AskedRequirement(NamedTuple):
         """Return the one version that is allowed; None for a range."""
         return exact(self.specifiers)
 
+    @property
+    def is_open(self) -> bool:
+        """Return whether releases are allowed that are not known yet."""
+        return allows(self.specifiers, _FUTURE)
+
 
 class LedgerStep(NamedTuple):
     """The install of one command: the lines ``asked``. ``limits`` are constraints; ``deps``: their requirements come
@@ -149,7 +154,7 @@ class PackageReleases:
         pin, oldest, newest = (order(need.pin or ""), *(order(package.releases[at].version) for at in (0, -1)))
         if pin is not None:
             return oldest is not None and newest is not None and oldest <= pin <= newest
-        is_future = allows(need.specifiers, _FUTURE) or re.search(_PRE_RELEASE, need.specifiers) is not None
+        is_future = need.is_open or re.search(_PRE_RELEASE, need.specifiers) is not None
         return not is_future or bool(self.allowed(need.name, need.specifiers))
 
     def _allows(self, name: str, specifiers: str) -> list[str]:

@@ -45,8 +45,10 @@ def with_fixes(
     findings: list[Finding] = []
     counts: dict[str, int] = {}
     for finding in judgement.findings:
-        rule = matrix.find(finding.id)
-        assert rule is not None
+        rule = matrix.find(finding.id) if finding.settled else None
+        if rule is None:
+            findings.append(finding)
+            continue
         problem = problem_of(finding)
         counts[rule.id] = counts.get(rule.id, 0) + 1
         own = any(is_about_a_record(fix) for fix in matrix.texts(rule)["fix"]) and counts[rule.id] <= _RECORDS

@@ -43,6 +43,15 @@ def test_a_whole_lock_is_judged_for_the_stated_machine(run):
     assert run("check", "--lock", f"{lock}[cuda12]", *machine).code == 0
 
 
+def test_a_release_that_a_line_of_unknown_requirements_may_move_is_no_error(run, listed):
+    machine = ("--target-gpu", "A100", "--target-driver", "550", *LINUX)
+    for lines, severity in (("torch\nujson\n", "error"), ("torch\nfast-plaid==1.3.0.290\n", "warning")):
+        listed.write_text("sentence-transformers==5.3.0\n" + lines)
+        result = run("check", *LOCK, *machine)
+        assert f"{severity}[driver-too-old-for-cuda-13]" in result.out and (severity == "error") == bool(result.code)
+        assert ("  fix " in result.out) == ("may ask for an older release" not in result.out) == (severity == "error")
+
+
 @pytest.mark.parametrize("gpus", ["4090x2", "2x4090", "2 x RTX 4090", "RTX4090 *2"])
 def test_a_number_of_gpus_is_no_part_of_their_name(run, listed, facts_file, gpus):
     listed.write_text("torch==2.4.1\n")

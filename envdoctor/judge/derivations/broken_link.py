@@ -33,7 +33,7 @@ _OF_IMPORTS = ("module", "name", "attribute", "argument")
 
 _READS = (
     "link link_read import_run conflict dist pkg.* refused use beside code.files code_unread recipe.stage "
-    "recipe.trainer package_damage import_shadow untaken"
+    "recipe.trainer recipe.kernels package_damage import_shadow untaken"
 )
 
 
@@ -117,6 +117,7 @@ def _with_needs(
     is_used, unused = _used(facts, matrix, code), facts.words("untaken") or ()
     taken = {f"{use.get('module')}.{use.get('name')}" for use in _sure(code)} if _is_whole(facts) else set()
     loaded = {name[: dot.start()] for name in taken for dot in re.finditer(r"\.|\Z", name)}
+    kernels = facts.words("recipe.kernels")
     listed = [*entries(matrix.rows, stack)]
     failing = {entry for link in links for entry in View.of(link).words("fail") or ()}
     for link in links:
@@ -134,7 +135,8 @@ def _with_needs(
         if any(module.partition(".")[0] in loaded for module, _ in imports):
             if need:
                 continue
-            need = "part" * (not needed_here and loaded.isdisjoint(module for module, _ in imports))
+            is_elsewhere = loaded.isdisjoint(module for module, _ in imports)
+            need = "part" * (is_elsewhere and not needed_here and not kernels)
         own = (entry.statement for entry in listed if entry.package == package)
         works = [statement for statement in own if statement not in failing]
         seldom = {"reach": "sometimes"} if need and link["kind"] in _OF_CLASSES else {}

@@ -64,7 +64,8 @@ class Locked(NamedTuple):
     ``name`` is normalised, ``place`` is what a user edits (``uv.lock:412``), ``marker`` says when it counts.
     ``requires`` are its requirements by PEP 508; ``declared``: as its metadata has them, otherwise the lock tells
     names alone. ``wheel`` is the file name of the one wheel that would be installed. ``conda``: a package of conda;
-    ``rebuilt``: its wheel was built again by somebody, and may require something else than the released one.
+    ``rebuilt``: its wheel was built again by somebody, and may require something else than the released one. ``asks``
+    are the specifiers in which the newest release was taken; None for what a line or a lock pins.
     """
 
     name: str
@@ -77,6 +78,7 @@ class Locked(NamedTuple):
     wheel: str = ""
     conda: bool = False
     rebuilt: bool = False
+    asks: str | None = None
 
 
 class Command(NamedTuple):

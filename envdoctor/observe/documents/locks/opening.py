@@ -192,12 +192,16 @@ def _facts(
         facts.add(Fact("environment.day", until, "--as-of", "given"))
     facts.update(lock.facts)
     every = (line for command in lock.commands for line in (*command.lines, *command.limits) if not command.image)
-    ranges = (line for line in every if line.specifiers and not line.pin and counts(line.marker, wish))
-    listed_lines = tuple({"package": line.name, "asks": line.specifiers, "place": line.by} for line in ranges)
-    facts.add(Fact("listed", Records(listed_lines), path, "environment"))
+    listed_lines = tuple(
+        {"package": line.name, "asks": line.specifiers, "place": line.by}
+        for line in every
+        if line.specifiers and not line.pin and counts(line.marker, wish)
+    )
+    lists = (("listed", listed_lines), ("unsure", install.unsure))
+    facts.update(Fact(key, Records(rows_of), path, "environment") for key, rows_of in lists)
     extensions = {row["name"] for row in wish.rows("torch-extensions", "package")}
-    wheels = (locked for locked in chosen.values() if locked.wheel and isinstance(locked.version, str))
-    built = (_extension(locked) for locked in wheels if locked.name in extensions)
+    wheels = (entry for entry in chosen.values() if entry.wheel and isinstance(entry.version, str))
+    built = (_extension(entry) for entry in wheels if entry.name in extensions)
     builds = tuple(item for item in built if item["built_torch"] is not ABSENT or item["built_cuda"] is not ABSENT)
     facts.add(Fact("extension", Records(builds, _BY_WHEELS), path, ""))
     notes = [*lock.notes, *install.notes]

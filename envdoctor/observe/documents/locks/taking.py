@@ -3,9 +3,10 @@
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import date, timedelta
+from types import MappingProxyType
 from typing import NamedTuple
 
-from envdoctor.facts.values import ABSENT, Fact, Range, Records, Unknown
+from envdoctor.facts.values import ABSENT, Fact, Range, Records, Unknown, Value
 from envdoctor.matrix.ledger import Ledger
 from envdoctor.matrix.ledger_taking import (
     AskedRequirement,
@@ -39,6 +40,8 @@ _BUILDS = r"torch.*|functorch|triton.*|pytorch-triton.*|nvidia-.*|cuda-.*|xforme
 _NOT_THERE = r"transformers|tokenizers|accelerate|datasets|peft|trl|diffusers|gradio|evaluate|sentence-transformers"
 #: Kinds of refusals of what is built with another package.
 _BUILT = ("build", "before")
+#: So many names are told in one sentence.
+_FEW = 6
 #: An image is pushed within so many days of the release that it is named for.
 _SLACK = timedelta(days=30)
 _TOO_LATE = Message("which releases an install takes was not found in time")
@@ -52,12 +55,14 @@ Resolve = Callable[[Sequence[str], Mapping[str, str | None]], tuple[str, ...] | 
 
 class _TakenPackages(NamedTuple):
     """``packages`` are those that are taken beside the pinned ones, ``refused`` why an installer refuses the list;
-    ``notes`` are sentences for the user. ``all_known``: there is nothing else, as far as requirements are known."""
+    ``notes`` are sentences for the user. ``all_known``: there is nothing else, as far as requirements are known.
+    ``unsure`` are releases that lines of unknown requirements may move, as items of the fact ``unsure``."""
 
     packages: tuple[Locked, ...] = ()
     refused: tuple[TakingRefusal, ...] = ()
     notes: tuple[Message, ...] = ()
     all_known: bool = False
+    unsure: tuple[Mapping[str, Value], ...] = ()
 
 
 def take(lock: Lock, chosen: Mapping[str, Locked], wish: Wish, ledger: Ledger, until: str | Resolve) -> _TakenPackages:
@@ -69,7 +74,8 @@ def take(lock: Lock, chosen: Mapping[str, Locked], wish: Wish, ledger: Ledger, u
     refused = [TakingRefusal("line", line.name, "", f"{line.url} ({line.by})") for line in lines]
     steps = [(command, *_step(command, wish, ledger)) for command in lock.commands]
     misspelled = wish.rows("names-that-do-not-install", "package")
-    unread = _unread(steps, {*(entry.package for entry in refused), *(row["name"] for row in misspelled)}, ledger)
+    own, strange = _unread(steps, {*(entry.package for entry in refused), *(row["name"] for row in misspelled)}, ledger)
+    unread = _of_unread(own, strange)
     minor = wish.markers["python_version"]
     if minor is None or not any(command.lines for command in lock.commands):
         is_open = any(isinstance(entry.version, Unknown) for entry in chosen.values())
@@ -93,7 +99,10 @@ def take(lock: Lock, chosen: Mapping[str, Locked], wish: Wish, ledger: Ledger, u
     start = _TakenPackages(refused=tuple(refused), notes=unread)
     # Bounds that differ between systems are those of Linux, where runs are, unless another one is named.
     situation = TakingSituation(on_system(wish._replace(markers=every)), whole, target, until)
-    return _installed(steps, chosen, wish, ledger, situation=situation, start=start)
+    taken = _installed(steps, chosen, wish, ledger, situation=situation, start=start)
+    others = {line.name: line for _, step, _ in steps for line in step.asked if line.name in strange}
+    names = [name for name in own if ledger.package(name) is None]
+    return taken._replace(unsure=tuple(_unsure(taken, names, others, wish)))
 
 
 def _installed(
@@ -119,7 +128,7 @@ def _installed(
     before = [entry for entry in chosen.values() if entry.place not in places]
     there = {entry.name: entry.version if isinstance(entry.version, str) else _ANY for entry in before}
     day = situation.until or ledger.days()[1]
-    bounds, fixed, image = dict[str, str](), set[str](), _Image({}, {}, frozenset(), "")
+    bounds, asks, fixed, image = dict[str, str](), dict[str, str](), set[str](), _Image({}, {}, frozenset(), "")
     for command, step, opaque in steps:
         if command.image:
             image = _image(step, ledger, situation)
@@ -136,8 +145,10 @@ def _installed(
         first = [row for row in built_first if command.isolated and not (legacy and row["needs"] in there)]
         single = list(refusals(releases, step, first, unsure=legacy and command.legacy is None))
         refused += [*_lacking(command, step, there), *misnamed(step, misspelled), *single]
-        as_it_is = [line.name for line in command.lines if line.url]
-        as_it_is += (entry.package for entry in single if entry.kind not in (*_BUILT, "gone"))
+        as_it_is = [
+            *(line.name for line in command.lines if line.url),
+            *(entry.package for entry in single if entry.kind not in (*_BUILT, "gone")),
+        ]
         result = _of_folder(command, _solved((releases, others), step, there, as_it_is), there)
         if isinstance(result, Message):
             return _TakenPackages((), tuple(refused), (*unread, result))
@@ -151,12 +162,15 @@ def _installed(
             tag = build_of(name, version, command.tags, wish)
             there[name] = version if tag is None else f"{version}+{tag}"
         bounds.update(_bounds(releases, bounds, opaque, result))
+        asks.update((name, ",".join(sorted(result.clauses.get(name, ())))) for name in new)
         for name in step.newest:  # its default branch
             since = releases.fitting(name, True)[:1]
             bounds[name] = join_specifiers((bounds.get(name, ""), *(f">={entry}" for entry in since))) or ""
         fixed.update(new)
     stays = {name for name, version in image.versions.items() if there[name] == version != _ANY}
-    added = tuple(_taken({name: version for name, version in there.items() if name not in stays}, bounds, chosen, day))
+    added = tuple(
+        _taken({name: version for name, version in there.items() if name not in stays}, bounds, chosen, day, asks)
+    )
     names = {name for name, entry in chosen.items() if isinstance(entry.version, str)}
     brought = tuple(image.brings(name) for name in sorted(stays - names))
     notes = (*unread, *_note(added, day, wish, (chosen, ledger.packages())))
@@ -226,8 +240,8 @@ def _image(step: LedgerStep, ledger: Ledger, situation: TakingSituation) -> _Ima
     return _Image(versions, ranges, frozenset(sure), first.by, isinstance(result, Solution))
 
 
-def _unread(steps: _Steps, refused: Collection[str], ledger: Ledger) -> tuple[Message, ...]:
-    """Sentences on packages of the list whose requirements are not known: they may refuse what is taken."""
+def _unread(steps: _Steps, refused: Collection[str], ledger: Ledger) -> tuple[Collection[str], Collection[str]]:
+    """Return the packages of the list whose requirements are not known: those of an own address, and others."""
     own = [
         line.name
         for command, step, opaque in steps
@@ -236,10 +250,31 @@ def _unread(steps: _Steps, refused: Collection[str], ledger: Ledger) -> tuple[Me
     ]
     lines = [line for command, step, _ in steps if command.deps and not command.image for line in step.asked]
     strange = [line.name for line in lines if line.name not in {*own, *refused} and not _is_read(ledger, line)]
-    first, second = listed(dict.fromkeys(own), 3), listed(dict.fromkeys(strange), 3)
-    unread = Message("what {} requires is not read: it is taken from a repository or a folder", first)
-    unknown = Message("what these require is not known, nor whether the other lines fit it: {}", second)
+    return dict.fromkeys(own), dict.fromkeys(strange)
+
+
+def _of_unread(own: Collection[str], strange: Collection[str]) -> tuple[Message, ...]:
+    """Return sentences on packages of unknown requirements: they may refuse what is taken."""
+    unread = Message("what {} requires is not read: it is taken from a repository or a folder", listed(own, _FEW))
+    unknown = Message("what these require is not known, nor whether the other lines fit it: {}", listed(strange, _FEW))
     return (*([unread] if own else []), *([unknown] if strange else []))
+
+
+def _unsure(
+    taken: _TakenPackages, own: Collection[str], others: Mapping[str, AskedRequirement], wish: Wish
+) -> Iterator[Mapping[str, Value]]:
+    """Yield each taken release in place of which an older one may be taken because of packages outside the ledger:
+    those of an own address may bound any, ``others`` what the table other-bounds says."""
+    bounds: dict[str, Collection[str] | None] = dict.fromkeys(own)
+    for row in wish.rows("other-bounds") if others else ():
+        line, versions = others.get(row["package"]), row.get("versions", "")
+        if line is not None and (allows(versions, line.pin) if line.pin else not (versions and line.is_open)):
+            bounds[line.name] = row["bounds"]
+    for entry in taken.packages:
+        by = tuple(name for name, bound in bounds.items() if bound is None or entry.name in bound)
+        if by and isinstance(entry.version, str) and entry.asks is not None:
+            asks = join_specifiers((entry.asks, f"<={entry.version.partition('+')[0]}"))
+            yield {"package": entry.name, "asks": asks or ABSENT, "beside": by}
 
 
 def _is_read(ledger: Ledger, line: AskedRequirement) -> bool:
@@ -416,7 +451,11 @@ def _is_default_branch(url: str, repository: str) -> bool:
 
 
 def _taken(
-    there: Mapping[str, str], bounds: Mapping[str, str], chosen: Mapping[str, Locked], day: str
+    there: Mapping[str, str],
+    bounds: Mapping[str, str],
+    chosen: Mapping[str, Locked],
+    day: str,
+    asks: Mapping[str, str] = MappingProxyType({}),
 ) -> Iterator[Locked]:
     for name, version in there.items():
         before = chosen.get(name)
@@ -427,8 +466,9 @@ def _taken(
         is_known = before is not None and isinstance(before.version, str) and same_release(before.version, version)
         if version in ("", _ANY) or is_known:
             continue
-        locked = Locked(name, version, Message("what an install on {} takes", day))
-        yield before._replace(version=version, place=locked.place, conda=False) if before is not None else locked
+        entry = before if before is not None else Locked(name, version, "")
+        place = Message("what an install on {} takes", day)
+        yield entry._replace(version=version, place=place, conda=False, asks=asks.get(name))
 
 
 def _note(packages: Sequence[Locked], day: str, wish: Wish, names: Sequence[Collection[str]]) -> list[Message]:
