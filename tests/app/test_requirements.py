@@ -273,7 +273,7 @@ _ERROR = "import-takes-what-is-not-there"
         ("transformers==4.38.2\npeft==0.21.2\n", "--code\nfrom transformers import AutoModel", "", {_PACKAGE}),
         ("transformers==4.38.2\npeft==0.21.2\n", "--code\nfrom transformers import Seq2SeqTrainer", "", {_ERROR}),
         ("transformers==4.38.2\npeft==0.21.2\n", "--code\nfrom peft import LoraConfig", "", {_ERROR}),
-        (_LIGER, "--code\nfrom liger_kernel.ops.rope import LigerRopeFunction", "", {_PART}),  # which may take the other
+        (_LIGER, "--code\nfrom liger_kernel.ops.rope import LigerRopeFunction", "", {_PART}),  # may take others
         (_LIGER, "--code\nfrom liger_kernel.transformers.rope import liger_rotary_pos_emb", "", {_ERROR}),
         (_LIGER, "--code\nfrom liger_kernel import transformers", "", {_ERROR}),
         (_GPTQ, "", "", {_PACKAGE}),

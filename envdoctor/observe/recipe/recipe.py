@@ -418,11 +418,16 @@ def _complete(
             before = facts.get(field)
             if before is None or (before.source == "preset" and before.value == none):
                 facts[field] = statements.fact(field, Unknown(elsewhere), statements.elsewhere)
+    _share(statements)
+    _follow(statements, forms)
+
+
+def _share(statements: _Statements) -> None:
+    """Set the number of processes, and what each of them takes of a batch."""
     _compute(statements, "world_size", lambda each, nodes: each * nodes, "nproc", "nnodes")
     _compute(statements, "train_batch_size", lambda batch, world: max(1, batch // world), "step_batch", "world_size")
     _compute(statements, "gradient_accumulation", lambda total, batch, world: max(1, total // (batch * world)),
              "global_batch", "train_batch_size", "world_size")  # fmt: skip
-    _follow(statements, forms)
 
 
 def _cut(statements: _Statements, forms: Sequence[Format], facts: dict[str, Fact]) -> None:
