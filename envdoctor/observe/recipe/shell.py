@@ -633,10 +633,14 @@ def _whole(terms: str) -> str | None:
 
     from envdoctor.source.values import Expressions
 
+    value = Expressions().value
     try:
         node = ast.parse(terms.strip().replace("/", "//"), mode="eval").body if len(terms) < 200 else ast.Constant(None)
-        total = Expressions().value(node, None)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        total = value(node, None)
+        for part in ast.walk(node):  # a shell rounds towards zero
+            if isinstance(part, ast.BinOp) and isinstance(part.op, (ast.FloorDiv, ast.Mod)):
+                total = total if value(part.left, None) >= 0 < value(part.right, None) else None
+    except (SyntaxError, TypeError, ValueError, RecursionError, MemoryError):
         return None
     return str(total) if type(total) is int else None
 

@@ -198,11 +198,13 @@ class _Stage:
         name = posixpath.basename(path)
         source = self._copied.get(name, name)
         folder = os.path.join(self._wish.cwd, os.path.dirname(self._path))
+        ups = ("", "../", "../../", "../../../")
+        top = next((at for at, up in enumerate(ups) if os.path.exists(os.path.join(folder, up, ".git"))), len(ups))
         choices = [
             *([] if path.startswith("/") or name in self._copied else [path]),
             source,
             posixpath.basename(source),
-            *(f"{up}{source}" for up in ("../", "../../", "../../../") if {name, "."} & self._copied.keys()),
+            *(f"{up}{source}" for up in ups[1 : top + 1] if {name, "."} & self._copied.keys()),
         ]
         return next((choice for choice in choices if os.path.isfile(os.path.join(folder, choice))), path)
 
