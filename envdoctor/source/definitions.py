@@ -4,8 +4,9 @@ the import that a name stands for by Python's scopes, none for a name that anyth
 import ast
 import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
+Kind = TypeVar("Kind", bound=ast.AST)
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 #: Of Python 3.11.
 TryStar: type[ast.Try] = getattr(ast, "TryStar", ast.Try)
@@ -69,9 +70,14 @@ def dotted(node: ast.AST) -> str:
     return ".".join([getattr(root, "id", ""), *names])
 
 
+def of_kind(nodes: Iterable[ast.AST | None], *kinds: type[Kind]) -> Iterator[Kind]:
+    """Yield the nodes of these classes."""
+    return (node for node in nodes if isinstance(node, kinds))
+
+
 def names_in(nodes: Iterable[ast.AST | None]) -> Iterator[str]:
     """Yield the plain names among nodes."""
-    return (node.id for node in nodes if isinstance(node, ast.Name))
+    return (node.id for node in of_kind(nodes, ast.Name))
 
 
 def text_of(node: ast.AST | None) -> str | None:
@@ -89,7 +95,7 @@ def texts_in(nodes: Iterable[ast.AST | None]) -> Iterator[str]:
 
 def functions_in(nodes: Iterable[ast.AST]) -> Iterator[FunctionNode]:
     """Yield the functions among nodes."""
-    return (node for node in nodes if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)))
+    return of_kind(nodes, ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 def parameters_of(arguments: ast.arguments) -> list[ast.arg]:

@@ -19,6 +19,7 @@ from envdoctor.source.definitions import (
     children,
     last_name,
     names_in,
+    of_kind,
     scopes_of,
     statements,
 )
@@ -203,7 +204,7 @@ class _Member:
         body = self.body(name)
         nodes = list(ast.walk(body)) if body is not None else []
         stored = names_in(node for node in nodes if not isinstance(getattr(node, "ctx", None), ast.Load))
-        return {*stored, *(node.arg for node in nodes if isinstance(node, ast.arg))}
+        return {*stored, *(node.arg for node in of_kind(nodes, ast.arg))}
 
     def parameters(self, name: str) -> tuple[str, ...] | None:
         """Return a method's parameters as :func:`~envdoctor.source.signatures.own_parameters` does; None also if the
@@ -308,7 +309,7 @@ class Inheriting:
             source = self._source(module)
         except (Unreadable, RecursionError, MemoryError):
             return None
-        node = next((top for top in source.tree.body if isinstance(top, ast.ClassDef) and top.name == name), None)
+        node = next((top for top in of_kind(source.tree.body, ast.ClassDef) if top.name == name), None)
         if node is None or added_by(node.decorator_list) != set():
             return None
         used = {name for base in node.bases for name in names_in(ast.walk(base))}

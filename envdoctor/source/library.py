@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache, lru_cache, partial
 from typing import NamedTuple, TypeVar
 
-from envdoctor.source.definitions import is_generator, statements
+from envdoctor.source.definitions import is_generator, of_kind, statements
 from envdoctor.source.notebook import is_encoded, overruns
 from envdoctor.source.offers import Offers, read_offers
 from envdoctor.source.signatures import calls, parameters
@@ -295,7 +295,7 @@ class Library:
                 body = _parsed(source).body
         except Unreadable:
             return None
-        functions = (node for node in statements(body) if isinstance(node, ast.FunctionDef) and node.lineno == line)
+        functions = (node for node in of_kind(statements(body), ast.FunctionDef) if node.lineno == line)
         node = next(functions, None)
         return None if node is None or (b"yield" in text and is_generator(node)) else node
 

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from envdoctor.source.definitions import blocks, keyword_of, last_name, statements, text_of, texts_in
+from envdoctor.source.definitions import blocks, keyword_of, last_name, of_kind, statements, text_of, texts_in
 
 #: Names are made at run time: a missing one proves nothing.
 _MADE = re.compile(
@@ -193,7 +193,7 @@ class _Reading:
         if value is None:
             return
         if isinstance(value, ast.Call):
-            self._calls += [value, *(inner for inner in value.args if isinstance(inner, ast.Call))]
+            self._calls += [value, *of_kind(value.args, ast.Call)]
         match targets[0]:
             case ast.Name(id="__all__"):
                 names, before = _strings(value), self.exports if more else ()

@@ -17,6 +17,7 @@ from envdoctor.source.definitions import (
     keyword_of,
     last_name,
     names_in,
+    of_kind,
     parameter_words,
     statements,
     text_of,
@@ -158,8 +159,7 @@ def own_parameters(node: FunctionNode) -> tuple[str, ...] | None:
 
 def _definitions(body: list[ast.stmt]) -> Iterator[FunctionNode | ast.ClassDef]:
     """Yield functions and classes of a module or class, in any branch."""
-    kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
-    return (node for node in statements(body) if isinstance(node, kinds))
+    return of_kind(statements(body), ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
 def _methods(node: ast.ClassDef) -> Iterator[FunctionNode]:

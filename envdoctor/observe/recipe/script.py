@@ -23,7 +23,7 @@ from envdoctor.observe.recipe.script_calls import (
     same,
 )
 from envdoctor.observe.recipe.script_options import MOST_LINES, PERHAPS, Beside, Item, Loaded, ScriptObject, dotted
-from envdoctor.source.definitions import functions_in, last_name
+from envdoctor.source.definitions import functions_in, last_name, of_kind
 from envdoctor.source.notebook import parse_code
 from envdoctor.source.values import UNKNOWN, truth
 
@@ -296,7 +296,7 @@ class _Script(Calls):
         return scope.get(node.id, self._globals.get(node.id, UNKNOWN))
 
     def visit_Lambda(self, node: ast.Lambda, scope: dict[str, Any]) -> Any:
-        own = (parameter.arg for parameter in ast.walk(node.args) if isinstance(parameter, ast.arg))
+        own = (parameter.arg for parameter in of_kind(ast.walk(node.args), ast.arg))
         self.value(node.body, {**scope, **dict.fromkeys(own, UNKNOWN)})
         return UNKNOWN
 

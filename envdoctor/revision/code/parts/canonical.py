@@ -25,6 +25,7 @@ from envdoctor.source.definitions import (
     keyword_of,
     last_name,
     names_in,
+    of_kind,
     parameters_of,
     scopes_of,
     text_of,
@@ -338,7 +339,7 @@ def _key(kind: str, node: ast.AST) -> str:
     match node:
         case ast.Call(func=func, args=args, keywords=keywords) if kind == _FILE_WRITE:
             parts = [part for argument in (*args, *(word.value for word in keywords)) for part in all_nodes(argument)]
-            constants = [ascii(part.value) for part in parts if isinstance(part, ast.Constant)]
+            constants = [ascii(part.value) for part in of_kind(parts, ast.Constant)]
             return " ".join([dotted(func), *constants])[:4096]
     return short(node) if kind in (MINOR_ONLY, VERSION_GATE) else exact(node)
 
@@ -457,7 +458,7 @@ class _Versions:
     def __init__(self, nodes: list[ast.AST]) -> None:
         self._known: dict[str, str] = {}
         self._is_spoken_of = any("ersion" in last_name(node) for node in nodes)
-        assignments = [node for node in nodes if isinstance(node, ast.Assign) and self._is_spoken_of]
+        assignments = [node for node in of_kind(nodes, ast.Assign) if self._is_spoken_of]
         tests = (ast.Compare, ast.BoolOp, ast.IfExp)
         holding = [one for one in assignments if not (isinstance(one.value, tests) or _is_question(one.value))]
         texts = [(one, exact(one.value, MAX_LINE)) for one in holding]

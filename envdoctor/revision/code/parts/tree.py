@@ -133,7 +133,7 @@ def read_code(content: bytes, *, reaching: Mapping[str, str] = MappingProxyType(
     imports, sites, uses = _imports(tree), canonical.sites_of(tree, nodes, reaching), uses_of(tree).uses
     canonical.erase(nodes)
     scopes = syntax.scopes_of(tree, ())
-    bound = {"*"}.intersection(alias.name for alias in nodes if isinstance(alias, ast.alias))
+    bound = {"*"}.intersection(alias.name for alias in syntax.of_kind(nodes, ast.alias))
     bound |= {name for scope in scopes.values() for name in scope.bound}
     definitions: list[Definition] = []
     statements: list[_Statement] = []
@@ -205,7 +205,7 @@ def _function(scope: str, node: syntax.FunctionNode, scopes: Mapping[int, syntax
             syntax.dotted(inner.func),
             tuple(f"{word.arg}={canonical.exact(word.value)}" if word.arg else "**" for word in inner.keywords),
         )
-        for inner in [node for node in result.nodes if isinstance(node, ast.Call)][:_MAX_CALLS]
+        for inner in list(syntax.of_kind(result.nodes, ast.Call))[:_MAX_CALLS]
     ]
     return _definition(f"{scope}{node.name}{setter}", "function", text, node, result)._replace(
         is_idle="gradient_checkpointing" in node.name
@@ -254,7 +254,7 @@ def _imports(tree: ast.Module) -> list[_Import]:
                 survives = catches_all or not _FAILED_IMPORT.isdisjoint(syntax.names_in(kinds))
                 always, demanded = ("finalbody",) if survives else ("body", "finalbody"), False
             case ast.If(test=test):
-                calls = syntax.names_in(inner.func for inner in syntax.all_nodes(test) if isinstance(inner, ast.Call))
+                calls = syntax.names_in(inner.func for inner in syntax.of_kind(syntax.all_nodes(test), ast.Call))
                 demanded = demanded and not any(name.endswith("available") for name in calls)
         for name in names:
             before = imports.get(name, (False, False))
