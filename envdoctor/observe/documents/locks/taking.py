@@ -236,7 +236,8 @@ def _unread(steps: _Steps, refused: Collection[str], ledger: Ledger) -> tuple[Me
     ]
     lines = [line for command, step, _ in steps if command.deps and not command.image for line in step.asked]
     strange = [line.name for line in lines if line.name not in {*own, *refused} and not _is_read(ledger, line)]
-    first, second = listed(dict.fromkeys(own), 3), listed(dict.fromkeys(strange), 3)
+    both = (dict.fromkeys(own), dict.fromkeys(strange))
+    first, second = (listed(names, 3 if len(names) > 6 else 6) for names in both)
     unread = Message("what {} requires is not read: it is taken from a repository or a folder", first)
     unknown = Message("what these require is not known, nor whether the other lines fit it: {}", second)
     return (*([unread] if own else []), *([unknown] if strange else []))
