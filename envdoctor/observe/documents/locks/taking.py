@@ -253,10 +253,11 @@ def _unread(steps: _Steps, refused: Collection[str], ledger: Ledger) -> tuple[Co
     return dict.fromkeys(own), dict.fromkeys(strange)
 
 
-def _of_unread(own: Collection[str], strange: Collection[str]) -> tuple[Message, ...]:
+def _of_unread(*names: Collection[str]) -> tuple[Message, ...]:
     """Return sentences on packages of unknown requirements: they may refuse what is taken."""
-    unread = Message("what {} requires is not read: it is taken from a repository or a folder", listed(own, _FEW))
-    unknown = Message("what these require is not known, nor whether the other lines fit it: {}", listed(strange, _FEW))
+    own, strange = (listed(some, 3 if len(some) > _FEW else _FEW) for some in names)
+    unread = Message("what {} requires is not read: it is taken from a repository or a folder", own)
+    unknown = Message("what these require is not known, nor whether the other lines fit it: {}", strange)
     return (*([unread] if own else []), *([unknown] if strange else []))
 
 
