@@ -187,11 +187,18 @@ class Released:
         places = self._places_near(section, version)
         if isinstance(places, Unknown):
             return places
-        spans = [(span, line.decode().split("\t")[1:]) for span, line in self._lines(section, subject)]
-        items = [
-            {item for (since, until), items in spans if since <= place <= until for item in items} for place in places
-        ]
+        items = self._items_at(section, subject, places)
         return tuple(sorted(items[0])) if items[0] == items[1] else self._differ(section, *places, version)
+
+    def certain(self, section: str, subject: str, version: str) -> tuple[str, ...]:
+        """Return the items that a subject has in a version, or in both its neighbours, sorted; empty if unknown."""
+        places = self._places_near(section, version)
+        items = [] if isinstance(places, Unknown) else self._items_at(section, subject, places)
+        return tuple(sorted(set.intersection(*items))) if items else ()
+
+    def _items_at(self, section: str, subject: str, places: tuple[int, int]) -> list[set[str]]:
+        spans = [(span, line.decode().split("\t")[1:]) for span, line in self._lines(section, subject)]
+        return [{item for (since, until), items in spans if since <= at <= until for item in items} for at in places]
 
     def has(self, section: str, subject: str, item: str, version: str) -> bool | Unknown:
         """Return whether a subject has an item in a version."""

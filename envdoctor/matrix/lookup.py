@@ -328,10 +328,9 @@ class TakenNames(NamedTuple):
 
 @lru_cache(maxsize=512)
 def taken(consumer: Released, version: str) -> tuple[TakenNames, ...]:
-    """Return what a version takes of others; empty if unknown."""
-    by_subject = ((subject, consumer.items("takes", subject, version)) for subject in consumer.subjects("takes"))
-    pairs = ((subject, items) for subject, items in by_subject if not isinstance(items, Unknown))
-    return tuple(read_taken(subject, item) for subject, items in pairs for item in items)
+    """Return what a version certainly takes of others: of a version that was not read, what both neighbours take."""
+    subjects = consumer.subjects("takes")
+    return tuple(read_taken(each, item) for each in subjects for item in consumer.certain("takes", each, version))
 
 
 @lru_cache(maxsize=10_000)
@@ -390,7 +389,10 @@ def fitting_consumers(ledger: Ledger, consumer: Released, provider: Released, ve
 
 @lru_cache(maxsize=1 << 12)
 def _having(provider: Released, take: TakenNames) -> Releases:
-    return Releases.of(provider.read, [_has(provider, take, release) for release in provider.read])
+    releases = Releases.of(provider.read, [_has(provider, take, release) for release in provider.read])
+    whole = _having(provider, take._replace(name="")) if take.name and not releases.yes else None
+    # Of a module whose names no release lists, that it is there is all that can be known.
+    return whole if whole is not None and whole.yes == releases.unsure else releases
 
 
 def _of_provider(ledger: Ledger, consumer: Released, version: str, provider: Released) -> Iterable[TakenNames]:

@@ -15,7 +15,7 @@ CONSUMER = """[requires]
 [takes]
 spade	1.0.0..	soil @spade	water @spade
 spade	1.0.0..1.1.0	garden:Bed @spade.digging
-spade	1.0.0..	garden.tools @spade
+spade	1.0.0..	garden.tools @spade	gravel:Path @spade
 spade:Handle	2.0.0..	garden:Lawn @spade.handles	garden:Pond @spade.water if water
 spade:Rake	2.0.0..	garden:Bed @spade.rakes if garden<2	garden<1.5 @spade.rakes if water>=2
 """
@@ -24,12 +24,18 @@ garden	1.0.0..1.5.0	Bed
 garden	1.5.0..	Lawn
 garden.tools	1.0.0..	rake
 """
+CLOSED = """[offers]
+gravel	1.0.0..1.5.0
+[open]
+gravel	1.0.0..1.5.0	its names are not listed here
+"""
 
 
 @pytest.fixture
 def ledger(tmp_path: Path) -> Ledger:
     (tmp_path / "spade.txt").write_text(text("spade", "1.0.0 1.1.0 2.0.0", CONSUMER))
     (tmp_path / "garden.txt").write_text(text("garden", "1.0.0 1.5.0 2.0.0", PROVIDER))
+    (tmp_path / "gravel.txt").write_text(text("gravel", "1.0.0 1.5.0 2.0.0", CLOSED))
     return Ledger(tmp_path)
 
 
@@ -59,7 +65,8 @@ OLD = {"garden": "2.0.0"}
         # of releases that were not read nothing is said
         ("0.9", OLD, "", []),
         ("1.0.0", {"garden": "3.0.0"}, "", []),
-        ("1.5.0", OLD, "", []),
+        # but what both its neighbours take
+        ("1.5.0", {**OLD, "gravel": "2.0.0"}, "", [("import spade", "Path", "gravel")]),
     ],
 )
 def test_what_is_missing_beside_installed_releases(
@@ -80,9 +87,10 @@ def test_what_the_metadata_requires_is_missing_where_it_is_not_installed(ledger:
 
 
 def test_the_releases_that_fit(ledger: Ledger) -> None:
-    spade, garden = ledger.package("spade"), ledger.package("garden")
-    assert spade is not None and garden is not None
+    spade, garden, gravel = map(ledger.package, ("spade", "garden", "gravel"))
+    assert spade is not None and garden is not None and gravel is not None
     assert fitting_providers(ledger, spade, "1.0.0", garden).specifier == "<2.0"
+    assert fitting_providers(ledger, spade, "1.0.0", gravel).specifier == "<2.0"  # its names are not listed
     assert fitting_consumers(ledger, spade, garden, "1.0.0").specifier == "<2.0"
     assert fitting_consumers(ledger, spade, garden, "9.0.0").has("1.0.0") is None
 
