@@ -20,7 +20,10 @@ _JOINTS = (
 )
 #: What people leave out in front; ``RTX 6000`` belongs to two series, and stays as it is.
 _SERIES = ("", "RTX ", "GeForce ", "GeForce RTX ", "GeForce GTX ", "Tesla ")
-_OTHERS = {"rocm": r"(?i)\b(?:AMD|Instinct|Radeon|MI\d{2,3}[AX]?)\b", "ascend": r"(?i)\bAscend|昇腾|\b910[ABC]\d?\b"}
+_OTHERS = {
+    "rocm": r"(?i)\b(?:AMD|Instinct|Radeon|MI\d{2,3}[AX]?)\b",
+    "ascend": r"(?i)\bAscend|昇腾|\b910[ABC]\d?\b|\(NPU\)",
+}
 _COUNT = r"\A\d{1,3}\s*[x*]\s*"
 #: A GPU with its count, as people write it: ``2x RTX 4090 24G``, ``8 * A100``, ``NVIDIA L4 x4``, ``single 3090``.
 _COUNTED = re.compile(

@@ -94,15 +94,35 @@ def where(
     ledger: Ledger, released: Released, symbol: Symbol, other: VersionOf, user: tuple[Released, str] | None = None
 ) -> Releases:
     """Return the releases of a package that have a symbol. With ``user``, a version of another package whose classes
-    inherit from this one's, return the releases with which ``user`` has it."""
+    inherit from this one's, return the releases with which ``user`` has it. An answer counts again where the versions
+    that it asked for are the same: every fix that is tried asks for all that code takes."""
+    answers = _answers(ledger, released, symbol, user)
+    for asked, releases in answers:
+        if all(other(name) == version for name, version in asked.items()):
+            return releases
+    noted: dict[str, str | None] = {}
+
+    def version_of(name: str) -> str | None:
+        return noted.setdefault(name, other(name))
 
     def lacking(version: str) -> Lacking | Unknown | None:
         if user is None:
-            return answer(ledger, released, symbol, version, other)
-        return answer(ledger, user[0], symbol, user[1], lambda name: version if name == released.name else other(name))
+            return answer(ledger, released, symbol, version, version_of)
+        it = released.name
+        return answer(ledger, user[0], symbol, user[1], lambda name: version if name == it else version_of(name))
 
     gaps = map(lacking, released.read)
-    return Releases.of(released.read, [None if isinstance(gap, Unknown) else gap is None for gap in gaps])
+    having = Releases.of(released.read, [None if isinstance(gap, Unknown) else gap is None for gap in gaps])
+    answers.append((noted, having))
+    return having
+
+
+@lru_cache(maxsize=4096)
+def _answers(
+    ledger: Ledger, released: Released, symbol: Symbol, user: tuple[Released, str] | None
+) -> list[tuple[Mapping[str, str | None], Releases]]:
+    """Return what :func:`where` answered, each with the versions that it asked for."""
+    return []
 
 
 def inherited_from(

@@ -37,8 +37,10 @@ def torch_row(version: str, matrix: Matrix) -> Mapping[str, Any] | None:
 def no_build(name: str, version: str, facts: FactSet, matrix: Matrix) -> Message | None:
     """Return why this release cannot be installed for the judged Python, system and day; else None. The torch that it
     was compiled for does not count: installers bring along its requirements, but not another torch-npu."""
-    python = facts.text("python.version")
-    base = base_release(python) if python is not None else None
+    minor = facts.text("python.minor")
+    python = facts.text("python.version") or minor
+    # A patch release that is not stated is the newest.
+    base = base_release(python if python != minor else f"{minor}.99") if python is not None else None
     release, day = matrix.ledger.release(name, version), facts.text("environment.day")
     if release is not None and day is not None and release.date > day:
         return Message("{} {} was released on {}, after {}", name, version, release.date, day)

@@ -209,6 +209,7 @@ OFFERED = [
     ({**NOW, "python.version": "3.9.0rc1"}, TO_2_4_1, {}, f"{PIP}..."),
     (peft("3.11.9"), to("peft>=0.2"), PEFT, f"{PIP}peft==0.2.0"),
     (peft("3.11.9"), to("peft==0.3.0"), PEFT, f"{NO}peft 0.3.0 has no build for Python 3.11.9 (>=3.12)"),
+    (peft("", **{"python.minor": "3.11"}), to("peft==0.3.0"), PEFT, f"{NO}peft 0.3.0 has no build for Python 3.11..."),
     # a wheel for this environment
     (peft("3.13.1"), to("peft==0.2.0"), PEFT, f"{NO}peft 0.2.0 has no wheel for Python 3.13"),
     (peft(None, **OLD_LIBC), to("peft==0.2.0"), PEFT, f"{NO}peft 0.2.0 has no wheel for glibc 2.17"),

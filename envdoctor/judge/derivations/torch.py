@@ -36,7 +36,7 @@ _MAJOR = r"(\d{1,3})\."
 _PIN = r"==([^*,\s]{1,80})\Z"
 
 
-@derives("torch.cuda torch.hip torch.vendor", of="pkg.torch pkg.* dist os.platform os.arch")
+@derives("torch.cuda torch.hip torch.vendor", of="pkg.torch pkg.* dist os.platform os.arch machine.accelerators")
 def torch_build(facts: View, matrix: Matrix) -> Mapping[str, Derived]:
     """Tell CUDA or HIP version and vendor of the build from its version, when no file told it. A release without a
     local tag is taken for the build that PyPI has of it, which is an assumption."""
@@ -79,7 +79,8 @@ def _of_pypi(text: str, facts: View, matrix: Matrix) -> dict[str, Derived] | Non
     row = next((row for row in matrix.rows("torch-builds") if row["key"] == text), None)
     tagged = any("+" in (facts.text(f"pkg.{row['name']}") or "") for row in matrix.rows("torch-companions", "package"))
     installed, platform = InstalledSet(facts.value), facts.value("os.platform")
-    plugged = any(facts.text(f"pkg.{row['name']}") for row in matrix.rows("torch-companions", "plugin"))
+    kinds = facts.words("machine.accelerators") or ()
+    plugged = any(row["accelerator"] in kinds for row in matrix.rows("torch-companions", "plugin"))
     if row is None or tagged or plugged or any(dist.kind == "conda" for dist in installed.get("torch")):
         return None
     cuda: Value = row["pypi_cuda_aarch64" if facts.value("os.arch") == "aarch64" else "pypi_cuda"]

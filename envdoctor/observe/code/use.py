@@ -23,8 +23,10 @@ _MAX_FILES = 2000
 _MAX_DEPTH = 16
 #: Folders with the code of others.
 _FOREIGN = {"__pycache__", "node_modules", "site-packages", "dist-packages"}
+_TESTS = {"tests", "test"}
 _ENVIRONMENT_MARKS = {"pyvenv.cfg", "conda-meta"}
-_PROJECT_MARKS = {".git", "pyproject.toml", "setup.py", "setup.cfg"}
+_ROOT_MARKS = {"pyproject.toml", "setup.py", "setup.cfg"}
+_PROJECT_MARKS = {".git", *_ROOT_MARKS}
 _MAX_PARENTS = 8
 
 
@@ -106,10 +108,12 @@ def _below(start: str, files: Files, unread: list[_UnreadCode]) -> Iterator[str]
         if depth and _ENVIRONMENT_MARKS.intersection(names):
             continue
         inner = []
+        # Those of a project that was copied in are about its own packages, and no run imports them.
+        foreign = _FOREIGN | _TESTS if depth and _ROOT_MARKS.intersection(names) else _FOREIGN
         for name in names:
             path = os.path.join(folder, name)
             whole = os.path.join(start, path)
-            if name.startswith(".") or name in _FOREIGN or os.path.islink(whole):
+            if name.startswith(".") or name in foreign or os.path.islink(whole):
                 continue
             if name.endswith(_ENDINGS) and files.is_file(whole):
                 yield path

@@ -61,9 +61,10 @@ def test_a_file_is_read_once(read: Any):
 
 
 def test_code_of_others_in_a_folder_is_passed_over(read: Any):
-    folders = (".git", "__pycache__", "env/lib/site-packages", "node_modules", "venv")
+    folders = (".git", "__pycache__", "env/lib/site-packages", "node_modules", "venv", "kit/tests")
     others = {f"{folder}/x.py": "import trl" for folder in folders}
-    assert list(uses(read({**others, "venv/pyvenv.cfg": "", "train.py": "import peft"}, "."))) == ["peft"]
+    marks = {"venv/pyvenv.cfg": "", "kit/setup.py": ""}
+    assert list(uses(read({**others, **marks, "train.py": "import peft"}, "."))) == ["peft"]
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from envdoctor.facts.registry import Registry
 from envdoctor.facts.values import ABSENT, Value
+from envdoctor.matrix.gpu_code import other_accelerator
 from envdoctor.matrix.matrix import Matrix
 from envdoctor.observe.documents.reports.claims import Claim, Line, Prose, smi_line, understood
 from envdoctor.observe.recipe.formats import Formats
@@ -152,7 +153,10 @@ class Forms:
             return None
         if value is None or not is_version(value[1]):
             return Line(unread="" if content.lower() in _UNSAID else f"pkg.{package}")
-        return Line((self._version(package, value[1], number, loose=stem == words),))
+        # 2.5.1 (NPU): of an accelerator, which is no build for CUDA.
+        kind = other_accelerator(content[value.end(1) :]) if package == "torch" else None
+        beside = [Claim("machine.accelerators", (kind,), number)] if kind is not None else []
+        return Line((self._version(package, value[1], number, loose=stem == words), *beside))
 
     def _of_label(self, rows: Sequence[tuple[Mapping[str, Any], re.Pattern[str]]], text: str, number: int) -> Line:
         first = rows[0][0]

@@ -25,6 +25,7 @@ from envdoctor.observe.recipe.recipe import Recipe, recipe_of
 from envdoctor.system.documents import decoded, read_named
 from envdoctor.system.files import because_of
 from envdoctor.system.message import Message, joined
+from envdoctor.versions.pep440 import dotted
 
 # The run that a report describes: commands, configurations and Python code in it, read as recipes.
 
@@ -350,6 +351,8 @@ def _joined(claim: Claim, other: Claim) -> Claim | None:
         return other if claim.partial else claim
     if not (isinstance(claim.value, str) and isinstance(other.value, str)):
         return None
+    if claim.key == "os.libc_version":  # of a Python's platform it may be what the interpreter was built for: no less
+        return max(claim, other, key=lambda each: dotted(str(each.value)) or ())
     short, long = (claim, other) if len(claim.value) < len(other.value) else (other, claim)
     rest = str(long.value).removeprefix(str(short.value))
     separator = "." if short.partial or not long.key.startswith("pkg.") else "+"
