@@ -32,6 +32,7 @@ from envdoctor.report.page import Page
 from envdoctor.report.report import Report
 from envdoctor.report.run_sections import fitting_words
 from envdoctor.system.clean import clean
+from envdoctor.system.message import Message
 from envdoctor.versions.pep440 import NotASpecifier, is_version, satisfies
 from envdoctor.versions.requirement import NotARequirement, Requirement, read_requirement
 
@@ -279,10 +280,15 @@ class _New:
         judged, target, page = self._judged, self._judged.target, self._page
         ids = [finding.id for finding in report.shown() if finding.severity == "warning"]
         warnings = page.separated(ids or [page.say("none")])
-        model = judged.model or report.facts.text("model.name") or page.say("no model")
+        name = judged.model or report.facts.text("model.name")
+        model = name or page.say("no model")
         words = [model, *(f"{name} {text}" for name, text in target.items())]
         remarks = [page.labelled(_GENERATED, page.say("resolved by uv, for {what}", what=page.separated(words)))]
-        if (unknown := unknown_model(report.facts, judged.model or report.facts.text("model.name"))) is not None:
+        unknown = unknown_model(report.facts, name)
+        if unknown is None and name and report.facts.unknown("model.type") and not report.facts.items("model_need"):
+            text = "{} is known by its name alone, not what its code needs; give a folder with its config.json"
+            unknown = Message(text, name)
+        if unknown is not None:
             remarks.append(page.labelled(page.say("Not judged"), page.sentence(unknown)))
         text = "{n} rules judged it: no error; warnings: {warnings}"
         if any(finding.gate for finding in report.shown()):

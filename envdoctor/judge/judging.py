@@ -270,7 +270,7 @@ def _confidence(rule: Rule, match: Match, read: Read) -> tuple[str, tuple[Messag
         caveats.append(Message("{} is no plain release: it and its base release answer differently", release))
     if match.open_exceptions:
         keys = ", ".join(match.open_exceptions)
-        caveats.append(Message("an exception may apply; unknown: {}", keys))
+        caveats.append(Message("the rule has an exception, and whether it holds here is not known without {}", keys))
     level = max(0, CONFIDENCES.index(rule.confidence) - guesses - len(caveats))
     return CONFIDENCES[level], tuple(caveats)
 

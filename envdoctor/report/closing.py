@@ -220,7 +220,7 @@ def _missing(report: Report, page: Page) -> str:
     texts = ["{n} more with {help}", *["{n} with {help}"] * len(steps)]
     parts = [page.say(text, n, help=words) for text, words, (_, n) in zip(texts, helps, steps, strict=False)]
     rest = len(report.not_checked) - sum(count for _, count in steps)
-    parts += [page.say("{n} for other reasons: -v", rest)] if rest and parts else []
+    parts += [page.say("{n} others (-v says why)", rest)] if rest and parts else []
     return page.separated(parts) or "".join(advices(report, page))
 
 

@@ -55,7 +55,7 @@ def test_the_header_and_a_finding_look_like_the_mock_up(report: Report) -> None:
     assert text.endswith(
         "\n2 errors, 1 warning, 1 ignored.\n"
         "124 rules checked in 0.5 s; 5 could not be checked.\n"
-        "  2 more with --model ORG/NAME, 1 with --recipe FILE, 2 for other reasons: -v\n"
+        "  2 more with --model ORG/NAME, 1 with --recipe FILE, 2 others (-v says why)\n"
         "Next         envdoctor explain ID (why, and how to accept it or to say that it\n"
         "             is wrong)\n"
     )

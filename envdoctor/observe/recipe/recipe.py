@@ -206,7 +206,7 @@ class _Statements:
             return self.fact(meaning.field, Unknown(UNDECIDED if entry.undecided else COMPUTED), place)
         if entry.value is None and meaning.words.get("false") == "":
             return None  # a switch that is left empty is not thrown
-        raw = _plain(entry.value) if entry.value is not None else None
+        raw = _plain(entry.value) if entry.value is not None or "" in meaning.words else None
         if meaning.words and raw is not None:
             words = [spelled(text) for text in (raw if isinstance(raw, tuple) else (raw,))]
             chosen = [word for text in words if (word := meaning.word(text))]
