@@ -258,7 +258,7 @@ class _Script(Calls):
                     self._put(base, key, value, line)
                 elif getattr(base, "name", "") == "model.parameters" and (key, value) == ("requires_grad", False):
                     self.frozen.add(base.call)
-                elif name := base.name if isinstance(base, Loaded) else dotted(owner):
+                elif name := base.name if isinstance(base, Loaded) else self.callee(owner, scope):
                     # tokenizer.padding_side = "left" says what tokenizer(padding_side="left") does
                     settings: list[Any] = []
                     add_setting(settings, key, value, line)

@@ -253,11 +253,11 @@ def _unread(steps: _Steps, refused: Collection[str], ledger: Ledger) -> tuple[Co
     return dict.fromkeys(own), dict.fromkeys(strange)
 
 
-def _of_unread(*names: Collection[str]) -> tuple[Message, ...]:
+def _of_unread(own: Collection[str], strange: Collection[str]) -> tuple[Message, ...]:
     """Return sentences on packages of unknown requirements: they may refuse what is taken."""
-    own, strange = (listed(some, 3 if len(some) > _FEW else _FEW) for some in names)
-    unread = Message("what {} requires is not read: it is taken from a repository or a folder", own)
-    unknown = Message("what these require is not known, nor whether the other lines fit it: {}", strange)
+    first, second = (listed(names, 3 if len(names) > _FEW else _FEW) for names in (own, strange))
+    unread = Message("what {} requires is not read: it is taken from a repository or a folder", first)
+    unknown = Message("what these require is not known, nor whether the other lines fit it: {}", second)
     return (*([unread] if own else []), *([unknown] if strange else []))
 
 
