@@ -180,13 +180,9 @@ def _job_of(recipe: RunRecipe, model: Model, plan: RunPlan) -> dict[str, Any]:
     known, given = recipe.known, recipe.given
     base = {**model.job(plan.job), "config": model.config}
     base |= {"trainer": model.trainer} if model.trainer else {}
-    for name in ("half_loss", "plain_adapters"):
+    for name in ("half_loss", "plain_adapters", "packed_experts"):
         base[name] = any(row["name"] in (model.named, given.get("framework")) for row in known[name])
-    releases = next((row["releases"] for row in known["packed_experts"] if row["name"] == given.get("framework")), "")
-    own = recipe.facts.text(f"pkg.{given.get('framework')}")
-    base["perhaps_packed"] = bool(releases) and own is None
-    does = base["perhaps_packed"] or (bool(releases) and own is not None and satisfies(own, releases) is True)
-    base["packed_experts"] = does or bool(model.trainer or model.nearest or given.get("quantize_experts"))
+    base["packed_experts"] |= bool(model.trainer or model.nearest or given.get("quantize_experts"))
     if base["packed_experts"] and base["quantized"] and has_experts(model.config):
         base["untraced"] = True  # a trace packs linear layers
     release = recipe.facts.text("pkg.bitsandbytes")

@@ -174,8 +174,7 @@ class Shipped:
         model = self._models.get(kind, self._models[_LIKE])
         job = {**job, "attention": job["attention"] or model["attention"], "lora": self._named(model, job["lora"])}
         inner = self._inner.get((kind, job.get("trainer", "")), self._inner.get((kind, ""), {"share": 1.0}))
-        is_fused = (self._version or _FUSED_EXPERTS) >= _FUSED_EXPERTS
-        job["packed_experts"] = job.get("packed_experts") or not is_fused
+        job["packed_experts"] = job.get("packed_experts") or (self._version or _FUSED_EXPERTS) < _FUSED_EXPERTS
         named, _, rank = str(job["optimizer"]).partition("-")
         states = {**self._states[named], **({"rank": int(rank)} if rank else {})}
         model = {**model, "tied": inner.get("tied", model["tied"]), "states": states}
@@ -199,13 +198,13 @@ class Shipped:
         generates = not job["training"]
         of = "training elsewhere" if self._elsewhere else "generation" if generates else "training"
         near = "" if (like, unlike) == (kind, words) else f"{like}: {unlike}"
-        rows, apart = form[minor], run.unpacked if is_fused and job.get("perhaps_packed") else 0.0
+        rows, all_logits = form[minor], 0.0
         if generates and self._version is not None and self._version < _LAST_LOGITS:
             rows = [*rows, _FULL_LOGITS]
         elif generates and self._unknown:
-            apart += run.bytes_of(_FULL_LOGITS)
+            all_logits = run.bytes_of(_FULL_LOGITS)
         trace = run.trace(rows)._replace(residuals_of=of, residuals=self._residuals[of])
-        return trace._replace(release=minor, near=near, apart=apart)
+        return trace._replace(release=minor, near=near, apart=all_logits)
 
     def _most_alike(self, kind: str, words: str) -> tuple[dict[str, list[Row]], str, str]:
         """Return the forms of the nearest type and job by release, that type, and the words of that job."""
@@ -282,13 +281,12 @@ class _Run:
         self.layer = linear / self.depth
         self.width = 4 if job["load_dtype"] == "float32" else 2
         packed = job["quantized"]
-        self.weights, self.whole, self.unpacked = self.width * self.parameters, 0.0, 0.0
+        self.weights, self.whole = self.width * self.parameters, 0.0
         if packed:
             whole = 0.0 if job["packed_experts"] else experts
             width = 4 if packed["upcast"] else self.width
             # PEFT would make float32 of experts too, which few cards hold: they are taken as they were loaded.
             self.whole = whole * self.width
-            self.unpacked = (experts - whole) * (self.width - _FOUR_BIT[packed["double"]])
             self.weights = (linear - whole) * _FOUR_BIT[packed["double"]] + rest * width + self.whole
         self.results = self.norm = 0.0
         self.spared: dict[str, tuple[float, float]] = {}
