@@ -60,6 +60,9 @@ class Model(NamedTuple):
         if trace.model.get("whole_experts"):
             whole = "bitsandbytes packs linear layers: the experts keep {} GiB of the weights, as in transformers 5"
             notes.append(Message(whole, f"{trace.model['whole_experts'] / GIB:.1f}"))
+        if trace.model.get("perhaps_whole"):
+            text = "not every release of the framework packs the experts: whole they take {} GiB more"
+            notes.append(Message(text, f"{trace.model['perhaps_whole'] / GIB:.1f}"))
         if trace.model.get("image_bytes"):
             text = (
                 "images: up to {} patches of them a sample were counted, for which the tower takes up to {} GiB "

@@ -180,9 +180,14 @@ def _job_of(recipe: RunRecipe, model: Model, plan: RunPlan) -> dict[str, Any]:
     known, given = recipe.known, recipe.given
     base = {**model.job(plan.job), "config": model.config}
     base |= {"trainer": model.trainer} if model.trainer else {}
-    for name in ("half_loss", "plain_adapters", "packed_experts"):
+    for name in ("half_loss", "plain_adapters"):
         base[name] = any(row["name"] in (model.named, given.get("framework")) for row in known[name])
-    base["packed_experts"] |= bool(model.trainer or model.nearest or given.get("quantize_experts"))
+    own = next((row for row in known["packed_experts"] if row["name"] == given.get("framework")), None)
+    release = recipe.facts.text(f"pkg.{given.get('framework')}")
+    of_all = own is not None and (release is None or satisfies(release, own["releases"]))
+    surely = own is not None and (model.named in own["types"] or (of_all and release is not None))
+    surely |= bool(model.trainer or model.nearest or given.get("quantize_experts"))
+    base |= {"packed_experts": surely or of_all, "perhaps_packed": of_all and not surely}
     if base["packed_experts"] and base["quantized"] and has_experts(model.config):
         base["untraced"] = True  # a trace packs linear layers
     release = recipe.facts.text("pkg.bitsandbytes")

@@ -174,7 +174,9 @@ class Shipped:
         model = self._models.get(kind, self._models[_LIKE])
         job = {**job, "attention": job["attention"] or model["attention"], "lora": self._named(model, job["lora"])}
         inner = self._inner.get((kind, job.get("trainer", "")), self._inner.get((kind, ""), {"share": 1.0}))
-        job["packed_experts"] = job.get("packed_experts") or (self._version or _FUSED_EXPERTS) < _FUSED_EXPERTS
+        linear = (self._version or _FUSED_EXPERTS) < _FUSED_EXPERTS  # each expert has layers of its own
+        job["packed_experts"] = job.get("packed_experts") or linear
+        job["perhaps_packed"] = job.get("perhaps_packed") and not linear
         named, _, rank = str(job["optimizer"]).partition("-")
         states = {**self._states[named], **({"rank": int(rank)} if rank else {})}
         model = {**model, "tied": inner.get("tied", model["tied"]), "states": states}
@@ -204,7 +206,7 @@ class Shipped:
         elif generates and self._unknown:
             all_logits = run.bytes_of(_FULL_LOGITS)
         trace = run.trace(rows)._replace(residuals_of=of, residuals=self._residuals[of])
-        return trace._replace(release=minor, near=near, apart=all_logits)
+        return trace._replace(release=minor, near=near, apart=run.apart + all_logits)
 
     def _most_alike(self, kind: str, words: str) -> tuple[dict[str, list[Row]], str, str]:
         """Return the forms of the nearest type and job by release, that type, and the words of that job."""
@@ -281,12 +283,14 @@ class _Run:
         self.layer = linear / self.depth
         self.width = 4 if job["load_dtype"] == "float32" else 2
         packed = job["quantized"]
-        self.weights, self.whole = self.width * self.parameters, 0.0
+        self.weights, self.whole, self.apart = self.width * self.parameters, 0.0, 0.0
         if packed:
             whole = 0.0 if job["packed_experts"] else experts
             width = 4 if packed["upcast"] else self.width
             # PEFT would make float32 of experts too, which few cards hold: they are taken as they were loaded.
             self.whole = whole * self.width
+            if job["perhaps_packed"]:
+                self.apart = experts * (self.width - _FOUR_BIT[packed["double"]])
             self.weights = (linear - whole) * _FOUR_BIT[packed["double"]] + rest * width + self.whole
         self.results = self.norm = 0.0
         self.spared: dict[str, tuple[float, float]] = {}
@@ -380,6 +384,7 @@ class _Run:
             "layer_parameters": self.layer,
             "copies": self.copies,
             "whole_experts": self.whole,
+            "perhaps_whole": self.apart,
         }
         points = []
         for tokens in self.job["tokens"]:
