@@ -7,6 +7,7 @@ happens to be first on PATH may belong to another environment.
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from envdoctor.facts.factset import FactSet, marker_values
@@ -16,6 +17,7 @@ from envdoctor.judge.evaluate import evaluate
 from envdoctor.judge.finding import Text
 from envdoctor.judge.judging import Problem, errors_of
 from envdoctor.matrix import ledger_taking as taking
+from envdoctor.matrix.ledger import Ledger
 from envdoctor.matrix.matrix import Matrix
 from envdoctor.matrix.rules import Rule
 from envdoctor.system.message import Message
@@ -334,8 +336,19 @@ def _releases_for(facts: FactSet, matrix: Matrix, *, certain: bool = False) -> t
     """Return the releases of the ledger as an installer sees them on the judged machine."""
     python, target = facts.text("python.version") or "", wheel_target(facts.value) or WheelTarget()
     day = facts.text("environment.day") or ""
-    situation = taking.TakingSituation(marker_values(facts.value), python, target, day)
-    return taking.PackageReleases(matrix.ledger, situation, certain=certain)
+    return _releases_in(matrix.ledger, tuple(marker_values(facts.value).items()), python, target, day, certain)
+
+
+@lru_cache(maxsize=2)  # each change is solved among the same releases: what is known of them stays
+def _releases_in(  # noqa: PLR0917 (the key of the cache)
+    ledger: Ledger,
+    markers: tuple[tuple[str, str | None], ...],
+    python: str,
+    target: WheelTarget,
+    day: str,
+    certain: bool,
+) -> taking.PackageReleases:
+    return taking.PackageReleases(ledger, taking.TakingSituation(dict(markers), python, target, day), certain=certain)
 
 
 def against(remedy: Remedy, facts: FactSet) -> Message | None:

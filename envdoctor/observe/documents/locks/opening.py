@@ -387,13 +387,16 @@ def _brought(lines: Sequence[AskedRequirement | Requirement], wish: Wish, ledger
     requirements = [Requirement(line.name, line.specifiers, "", line.extras) for line in lines]
     names, visited = {line.name for line in lines}, set(requirements)
     pins = {line.name: line.specifiers for line in lines if exact(line.specifiers)}
-    whole = True
+    whole, seen = True, set[object]()
     for place, requirement in enumerate(requirements):  # it grows by what may be brought, which may need more
         package = ledger.package(requirement.name)
         if package is None:
             continue
         versions = [each.version for each in package.releases if allows(requirement.specifiers, each.version)]
-        readable = {near for version in versions for near in package.neighbours(version) if near}
+        readable = frozenset(near for version in versions for near in package.neighbours(version) if near)
+        if (key := (requirement.name, readable, requirement.extras)) in seen:
+            continue  # another range with the same releases needs the same
+        seen.add(key)
         inner = wish._replace(names=requirement.extras, decided={})
         for need in {need for version in readable for need in package.requires(version, requirement.extras)}:
             there = counts(need.marker, inner)
