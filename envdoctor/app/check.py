@@ -132,13 +132,19 @@ def check(
 def _gathered(sources: Sources, matrix: Matrix) -> Gathered:
     """Collect the facts; if a pasted text has none, the :class:`JobError` at least names the error in it."""
     try:
-        return collect_facts(sources, matrix, links=True)
+        gathered = collect_facts(sources, matrix, links=True)
     except JobError as error:
         from envdoctor.app.explaining import error_in
 
         text = getattr(error.__context__, "text", "")
         notice = error_in(text, FactSet(), matrix, set(), str(sources.report)) if text else None
         raise error if notice is None else JobError("{}; {}", said_by(error), notice.text) from None
+    here = gathered.layout.python_version if gathered.layout is not None else None
+    python = gathered.facts.text("python.minor")
+    if "python" in sources.target and isinstance(here, str) and not f"{here}.".startswith(f"{python}."):
+        text = "--target-python {}: {} is installed for Python {}; --lock FILE judges a list for another Python"
+        raise UsageProblem(text, sources.target["python"], gathered.target.path, here)
+    return gathered
 
 
 def _absent(judgement: Judgement, require: Iterable[str], matrix: Matrix) -> Iterator[Notice]:

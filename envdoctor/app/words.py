@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 from envdoctor.app.errors import UsageProblem, told_as
 from envdoctor.matrix.gpu_code import counted, gpu_named
 from envdoctor.matrix.matrix import load_matrix
-from envdoctor.observe.documents.locks.opening import is_lock_name
+from envdoctor.observe.documents.locks.opening import is_lock_name, is_readable
 from envdoctor.observe.model.names import NameProblem, parse_name, printable
 from envdoctor.system.files import Budget, Files, Spent
 from envdoctor.system.message import Message, did_you_mean
@@ -31,9 +31,8 @@ _CONTENTS = (
     (r'"(?:bomFormat|spdxVersion)"', "sbom"),
     (r"(?m)^(?:dependencies:|channels:|@EXPLICIT)", "lock"),
 )
-#: Lists by globs of a file's name, the surest first; those of projects say by a word whether they list anything.
-_SUREST = ("*.lock pylock*.toml", "requirements.txt", "*requirements*.txt *.yml *.yaml", "pyproject.toml", "setup.py")
-_REQUIRES = re.compile(r"dependencies|install_requires|packages")
+#: Lists by globs of a file's name, the surest first.
+_SUREST = ("*.lock pylock*.toml", "requirements.txt", "*requirements*.txt *.yml *.yaml", "pyproject.toml")
 #: A line of a list of requirements.
 _LISTED = re.compile(r"(?:#|-[a-z-]|[\w.-]+(?:\[[\w,-]{1,99}\])?[ \t]*(?:[=<>~!]=|[<>@;]|\Z))")
 #: The same of a folder, by a file in it.
@@ -102,8 +101,7 @@ def taken_otherwise(error: Message, option: str, words: Iterable[str], cwd: str)
 
 
 def list_in(folder: str) -> list[str]:
-    """Return the name of the surest list of packages that lies in a folder, if one does. The file of a project counts
-    if it says what the project requires."""
+    """Return the name of the surest list of packages that lies in a folder and can be read, if one does."""
     files = Files(budget=Budget(seconds=0.5, size=1 << 22, steps=20_000))
     try:
         names = [name for name in files.names_or_none(folder)[:_MOST_NAMES] if printable(name) == name]
@@ -111,7 +109,7 @@ def list_in(folder: str) -> list[str]:
             for name in sorted(name for name in names if _any_fits([name], globs)):
                 path = os.path.join(folder, name)
                 is_list = os.path.isfile(path) and _of_file(path, files) == "lock"
-                if is_list and (name[:2] not in ("py", "se") or _REQUIRES.search(files.text_or_empty(path, _HEAD))):
+                if is_list and is_readable(path, load_matrix().rows):
                     return [name]
     except Spent:
         pass

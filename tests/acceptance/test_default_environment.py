@@ -166,3 +166,7 @@ def test_one_without_torch_that_nobody_chose_is_no_green_and_a_list_beside_it_is
     assert done.stdout.startswith("Not judged: requirements.txt, a list that lies here: nobody named the environment")
     named = told(tool, cwd, "check", "--python", str(other))
     assert named.returncode == 0 and "requirements.txt" not in named.stdout
+    (cwd / "requirements.txt").rename(cwd / "Pipfile.lock")  # as the next ones: nothing that --lock reads
+    (cwd / "setup.py").write_text("from setuptools import setup\nsetup(install_requires=['torch'])\n")
+    (cwd / "pyproject.toml").write_text('[project]\nname = "mine"\ndynamic = ["dependencies"]\n')
+    assert "lies here" not in told(tool, cwd, "check", VIRTUAL_ENV=str(other)).stdout

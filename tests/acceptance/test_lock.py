@@ -1,6 +1,7 @@
 """``check --lock``: what would be installed is judged before anything is, for a machine that is stated."""
 
 import json
+import sys
 
 import pytest
 from locking import LOCKS
@@ -104,6 +105,7 @@ def test_what_a_list_does_not_tell_is_not_judged(run, listed, text, told):
         ((*LOCK, "--as-of", "May"), "--as-of May: a day is expected, as 2024-05-01"),
         ((*LOCK, "--as-of", "20240501"), "--as-of 20240501: a day is expected"),
         ((*LOCK, "--as-of", "1990-01-01"), "--as-of 1990-01-01: the ledger of releases begins on "),
+        (("--target-python", "3.99"), f"{sys.prefix} is installed for Python 3.{sys.version_info[1]}"),
         (("--as-of", "2024-05-01"), "--as-of says when the list of --lock is installed"),
         ((*LOCK, "--as-of", "2024-05-01", "--resolve"), "--resolve asks uv what the list of --lock takes today"),
         (

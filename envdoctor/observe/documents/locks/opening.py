@@ -124,6 +124,16 @@ def is_lock_name(name: str) -> bool:
     return name == _PIXI or any(fnmatchcase(name.lower(), glob) for glob in globs)
 
 
+def is_readable(path: str, rows: Callable[..., Any]) -> bool:
+    """Return whether a list is of a format that is read; of a project's file, whether it says what it requires."""
+    wish = Wish(marker_values(FactSet().value), (), os.path.dirname(path), rows, {})
+    try:
+        reader = _reader(path, text := read_text(path))
+        return reader.__name__ != "read_project" or bool(reader(text, path, wish).packages)
+    except (LockError, RecursionError, MemoryError):
+        return False
+
+
 def _reader(path: str, text: str) -> Callable[[str, str, Wish], Lock]:
     name = os.path.basename(path)
     if "." not in name:
