@@ -46,8 +46,15 @@ def test_a_whole_lock_is_judged_for_the_stated_machine(run):
 
 def test_a_release_that_a_line_of_unknown_requirements_may_move_is_no_error(run, listed):
     machine = ("--target-gpu", "A100", "--target-driver", "550", *LINUX)
-    for lines, severity in (("torch\nujson\n", "error"), ("torch\nfast-plaid==1.3.0.290\n", "warning")):
-        listed.write_text("sentence-transformers==5.3.0\n" + lines)
+    address = " @ git+https://github.com/owner/name"
+    others = {
+        "ujson": "error",
+        f"private{address}": "error",
+        "fast-plaid==1.3.0.290": "warning",
+        f"fast-plaid{address}": "warning",
+    }
+    for line, severity in others.items():
+        listed.write_text(f"sentence-transformers==5.3.0\ntorch\n{line}\n")
         result = run("check", *LOCK, *machine)
         assert f"{severity}[driver-too-old-for-cuda-13]" in result.out and (severity == "error") == bool(result.code)
         assert ("  fix " in result.out) == ("may ask for an older release" not in result.out) == (severity == "error")

@@ -100,9 +100,9 @@ def take(lock: Lock, chosen: Mapping[str, Locked], wish: Wish, ledger: Ledger, u
     # Bounds that differ between systems are those of Linux, where runs are, unless another one is named.
     situation = TakingSituation(on_system(wish._replace(markers=every)), whole, target, until)
     taken = _installed(steps, chosen, wish, ledger, situation=situation, start=start)
-    others = {line.name: line for _, step, _ in steps for line in step.asked if line.name in strange}
-    names = [name for name in own if ledger.package(name) is None]
-    return taken._replace(unsure=tuple(_unsure(taken, names, others, wish)))
+    asked = [line for command, step, _ in steps for line in (*command.lines, *step.asked)]
+    others = {line.name: line for line in asked if line.name in {*own, *strange}}
+    return taken._replace(unsure=tuple(_unsure(taken, others, wish)))
 
 
 def _installed(
@@ -262,17 +262,17 @@ def _of_unread(own: Collection[str], strange: Collection[str]) -> tuple[Message,
 
 
 def _unsure(
-    taken: _TakenPackages, own: Collection[str], others: Mapping[str, AskedRequirement], wish: Wish
+    taken: _TakenPackages, others: Mapping[str, AskedRequirement], wish: Wish
 ) -> Iterator[Mapping[str, Value]]:
     """Yield each taken release in place of which an older one may be taken because of packages outside the ledger:
-    those of an own address may bound any, ``others`` what the table other-bounds says."""
-    bounds: dict[str, Collection[str] | None] = dict.fromkeys(own)
+    what the table other-bounds says of them. One that it does not have bounds nothing that is judged."""
+    bounds: dict[str, Collection[str]] = {}
     for row in wish.rows("other-bounds") if others else ():
         line, versions = others.get(row["package"]), row.get("versions", "")
         if line is not None and (allows(versions, line.pin) if line.pin else not (versions and line.is_open)):
             bounds[line.name] = row["bounds"]
     for entry in taken.packages:
-        by = tuple(name for name, bound in bounds.items() if bound is None or entry.name in bound)
+        by = tuple(name for name, bound in bounds.items() if entry.name in bound)
         if by and isinstance(entry.version, str) and entry.asks is not None:
             asks = join_specifiers((entry.asks, f"<={entry.version.partition('+')[0]}"))
             yield {"package": entry.name, "asks": asks or ABSENT, "beside": by}
