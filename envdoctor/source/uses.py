@@ -45,8 +45,9 @@ from envdoctor.system.files import Files
 
 #: A condition about versions, availability or attributes, by the names in it; not ``torch.cuda.is_available()``.
 _ASKS = re.compile(
-    r"(?<!con)version|(?<!\Ais_)available|installed|hasattr|find_spec|type_checking|signature|supports?_|importable"
-    r"|\A_?(?:has|have)_|__dataclass_fields__|\Adir\Z|\Agetattr\Z|_(?:ge|gt|le|lt)_?\d|\Ais_(?:new|old|legacy)_",
+    r"(?<!con)version|(?<!\Ais_)available(?!_(?:models|devices|gpus|memory)\Z)|installed|hasattr|find_spec|signature"
+    r"|type_checking|supports?_|importable|\A_?(?:has|have)_|__dataclass_fields__|\Adir\Z|\Agetattr\Z"
+    r"|_(?:ge|gt|le|lt)_?\d|\Ais_(?:new|old|legacy)_",
     re.IGNORECASE,
 )
 _LEAVING = {"exit", "quit", "_exit", "abort"}
