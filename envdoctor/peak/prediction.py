@@ -196,14 +196,18 @@ def _job_of(recipe: RunRecipe, model: Model, plan: RunPlan) -> dict[str, Any]:
 
 
 def _with_readings(trace: Trace, recipe: RunRecipe, gpu: Gpu | None) -> Trace:
-    """Return the trace with the readings of such runs as they are on this card, and where the allocator's cache is
-    emptied every few steps."""
-    residuals = trace.residuals
+    """Return the trace with the readings of such runs as they are on this card, in a group of processes, and where the
+    allocator's cache is emptied every few steps."""
+    residuals, known = trace.residuals, {row["name"]: row["gib"] * GIB for row in recipe.known["context"]}
     words = (gpu.name if gpu is not None else "").lower().replace("-", " ").split()
     # Where somebody measured what a process has on such a card beside what torch reserves.
-    context = next((row["gib"] * GIB for row in recipe.known["context"] if row["name"] in words), None)
+    context = next((known[word] for word in words if word in known), None)
     if context is not None and residuals:
         process = Residual(*((share, beside + context) for share, beside in residuals["reserved"]))
+        residuals = {**residuals, "process": process}
+    if residuals and (recipe.given.get("world_size") or 1) > 1:
+        share, beside = residuals["process"].high
+        process = residuals["process"]._replace(high=(share, beside + known["group"]))
         residuals = {**residuals, "process": process}
     if recipe.given.get("empty_cache_steps") and residuals:
         residuals = {name: residual.if_emptied(residuals["allocated"]) for name, residual in residuals.items()}
