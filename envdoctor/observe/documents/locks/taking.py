@@ -261,9 +261,7 @@ def _of_unread(own: Collection[str], strange: Collection[str]) -> tuple[Message,
     return (*([unread] if own else []), *([unknown] if strange else []))
 
 
-def _unsure(
-    taken: _TakenPackages, others: Mapping[str, AskedRequirement], wish: Wish
-) -> Iterator[Mapping[str, Value]]:
+def _unsure(taken: _TakenPackages, others: Mapping[str, AskedRequirement], wish: Wish) -> Iterator[Mapping[str, Value]]:
     """Yield each taken release in place of which an older one may be taken because of packages outside the ledger:
     what the table other-bounds says of them. One that it does not have bounds nothing that is judged."""
     bounds: dict[str, Collection[str]] = {}
