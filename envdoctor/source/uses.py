@@ -446,6 +446,9 @@ class _Reader:
         name = text_of(expression)
         if name is not None:
             self._found.provided.add(prefix + name)
+            if not prefix:
+                line = getattr(expression, "lineno", 1)
+                self._found.uses.append(Use("module", name, "", "", (), True, "", False, "", line))
 
     def _define_class(self, node: ast.ClassDef, place: _Place) -> None:
         self._push(class_parts(node), place)
