@@ -45,8 +45,9 @@ from envdoctor.system.files import Files
 
 #: A condition about versions, availability or attributes, by the names in it; not ``torch.cuda.is_available()``.
 _ASKS = re.compile(
-    r"(?<!con)version|(?<!\Ais_)available|installed|hasattr|find_spec|type_checking|signature|supports?_|importable"
-    r"|\A_?(?:has|have)_|__dataclass_fields__|\Adir\Z|\Agetattr\Z|_(?:ge|gt|le|lt)_?\d|\Ais_(?:new|old|legacy)_",
+    r"(?<!con)version|(?<!\Ais_)available(?!_(?:models|devices|gpus|memory)\Z)|installed|hasattr|find_spec|signature"
+    r"|type_checking|supports?_|importable|\A_?(?:has|have)_|__dataclass_fields__|\Adir\Z|\Agetattr\Z"
+    r"|_(?:ge|gt|le|lt)_?\d|\Ais_(?:new|old|legacy)_",
     re.IGNORECASE,
 )
 _LEAVING = {"exit", "quit", "_exit", "abort"}
@@ -445,6 +446,9 @@ class _Reader:
         name = text_of(expression)
         if name is not None:
             self._found.provided.add(prefix + name)
+            if not prefix:
+                line = getattr(expression, "lineno", 1)
+                self._found.uses.append(Use("module", name, "", "", (), True, "", False, "", line))
 
     def _define_class(self, node: ast.ClassDef, place: _Place) -> None:
         self._push(class_parts(node), place)

@@ -206,7 +206,7 @@ class _Stage:
             posixpath.basename(source),
             *(f"{up}{source}" for up in ups[1 : top + 1] if {name, "."} & self._copied.keys()),
         ]
-        return next((choice for choice in choices if os.path.isfile(os.path.join(folder, choice))), path)
+        return next((choice for choice in choices if os.path.isfile(os.path.join(folder, choice))), choices[0])
 
     def run(self, line: _Line) -> None:
         """Take the commands of one RUN."""

@@ -73,7 +73,9 @@ def test_variables_have_the_values_that_the_file_gives(build):
 
 def test_lists_beside_the_file_are_read(build, tmp_path):
     (tmp_path / "requirements.txt").write_text("\npeft==0.12.0\n")
-    found = build("FROM python:3.11\nCOPY requirements.txt .\nRUN pip install -r requirements.txt -r gone.txt\n")
+    found = build(
+        "FROM python:3.11\nCOPY requirements.txt gone.txt /app/\nRUN pip install -r requirements.txt -r /app/gone.txt\n"
+    )
     assert found.facts.get("pkg.peft").origin == "requirements.txt:2"
     assert found.notes == (f"Dockerfile:3: gone.txt cannot be read: {os.strerror(errno.ENOENT)}",)
 
@@ -99,6 +101,8 @@ def test_a_list_of_a_build_from_a_folder_above(tmp_path, folder, copied):
     (tmp_path / "list.txt").write_text("peft==0.12.0\n")
     (tmp_path / folder / "Dockerfile").write_text(f"FROM python:3.11\n{copied}\nRUN pip install -r list.txt\n")
     assert opened(f"{folder}/Dockerfile", tmp_path, python="", platform="").version("peft") == "0.12.0"
+    (tmp_path / folder / ".git").touch()  # another project lies above
+    assert opened(f"{folder}/Dockerfile", tmp_path, python="", platform="").version("peft") != "0.12.0"
 
 
 def test_a_real_file_with_here_documents():
