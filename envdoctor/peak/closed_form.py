@@ -5,7 +5,7 @@ and at most quadratic in the length; so two depths give the full one, and three 
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from envdoctor.facts.factset import View
 from envdoctor.peak.tracing import Trace
@@ -114,6 +114,27 @@ def gpu_of(gpus: Iterable[View], processes: int) -> Gpu | None:
         if total is not None and free is not None:
             known.append(Gpu(item.text("name") or "GPU", total * GIB, free * GIB))
     return min(known, key=lambda gpu: gpu.free) if processes > 1 and known else known[0] if known else None
+
+
+def with_readings(
+    trace: Trace, context: Iterable[Mapping[str, Any]], given: Mapping[str, Any], gpu: Gpu | None
+) -> Trace:
+    """Return the trace with the readings of such runs as they are on this card, in a group of processes, and where the
+    allocator's cache is emptied every few steps."""
+    residuals, known = trace.residuals, {row["name"]: row["gib"] * GIB for row in context}
+    words = (gpu.name if gpu is not None else "").lower().replace("-", " ").split()
+    # Where somebody measured what a process has on such a card beside what torch reserves.
+    own = next((known[word] for word in words if word in known), None)
+    if own is not None and residuals:
+        process = Residual(*((share, beside + own) for share, beside in residuals["reserved"]))
+        residuals = {**residuals, "process": process}
+    if residuals and (given.get("world_size") or 1) > 1:
+        share, beside = residuals["process"].high
+        process = residuals["process"]._replace(high=(share, beside + known["group"]))
+        residuals = {**residuals, "process": process}
+    if given.get("empty_cache_steps") and residuals:
+        residuals = {name: residual.if_emptied(residuals["allocated"]) for name, residual in residuals.items()}
+    return trace._replace(residuals=residuals)
 
 
 #: Bytes by what they hold.

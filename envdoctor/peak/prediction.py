@@ -27,10 +27,10 @@ from envdoctor.peak.closed_form import (
     Gpu,
     Need,
     Peak,
-    Residual,
     at_full_depth,
     gpu_of,
     need_of,
+    with_readings,
 )
 from envdoctor.peak.model import Model
 from envdoctor.peak.recipe import LESS, RunPlan, RunRecipe, plan_of, recipe_of, staged
@@ -100,7 +100,7 @@ def predict(
         plan = plan._replace(spared=(*plan.spared, IMAGES))  # nobody tells how many images a sample has
     tracer, gpu = staged(OnCuda(tracer).run, plan.stage), gpu_of(facts.each("gpu"), processes)
     base = _job_of(recipe, model, plan)
-    trace = _with_readings(traced({**base, "tokens": [plan.tokens]}, tracer), recipe, gpu)
+    trace = with_readings(traced({**base, "tokens": [plan.tokens]}, tracer), recipe.known["context"], recipe.given, gpu)
     run, notes = _Prediction(plan, recipe, model, tracer, base, trace), [*model.said_of(trace, plan.job), *plan.assumed]
     peak, (need, doubts) = run.peak(run.gone), run.doubted(run.need())
     loose = run.batch > 1 and recipe.given.get("padding_free") and not recipe.given.get("packing")
@@ -193,25 +193,6 @@ def _job_of(recipe: RunRecipe, model: Model, plan: RunPlan) -> dict[str, Any]:
     release = recipe.facts.text("pkg.bitsandbytes")
     base["keeps_inputs"] = release is not None and satisfies(release, known["keeps_inputs"][0]["releases"])
     return base
-
-
-def _with_readings(trace: Trace, recipe: RunRecipe, gpu: Gpu | None) -> Trace:
-    """Return the trace with the readings of such runs as they are on this card, in a group of processes, and where the
-    allocator's cache is emptied every few steps."""
-    residuals, known = trace.residuals, {row["name"]: row["gib"] * GIB for row in recipe.known["context"]}
-    words = (gpu.name if gpu is not None else "").lower().replace("-", " ").split()
-    # Where somebody measured what a process has on such a card beside what torch reserves.
-    context = next((known[word] for word in words if word in known), None)
-    if context is not None and residuals:
-        process = Residual(*((share, beside + context) for share, beside in residuals["reserved"]))
-        residuals = {**residuals, "process": process}
-    if residuals and (recipe.given.get("world_size") or 1) > 1:
-        share, beside = residuals["process"].high
-        process = residuals["process"]._replace(high=(share, beside + known["group"]))
-        residuals = {**residuals, "process": process}
-    if recipe.given.get("empty_cache_steps") and residuals:
-        residuals = {name: residual.if_emptied(residuals["allocated"]) for name, residual in residuals.items()}
-    return trace._replace(residuals=residuals)
 
 
 #: Terms that are likely gone where they may be: Liger and Cut Cross Entropy never make the whole logits, and what is
