@@ -143,13 +143,23 @@ class Parser:
 
     def remaining(self, words: Words) -> list[Any]:
         """Return the words that no argument of the parser takes: what ``parse_known_args`` returns second."""
-        names = {name for argument in self.arguments for name in argument.names}
-        names |= {f"--no-{name.lstrip('-')}" for name in names}
-        rest, takes = list[Any](), False
+        known = {name: argument for argument in self.arguments for name in argument.names}
+        known.update({f"--no-{name.lstrip('-')}": argument for name, argument in known.items()})
+        rest, takes = list[Any](), 0
+        waiting = sum(not argument.names[0].startswith("-") for argument in self.arguments)
         for word in words:
-            is_option = word is not None and _OPTION.match(word)
-            takes = (word or "").partition("=")[0] in names if is_option else takes
-            rest += [] if takes else [UNKNOWN if word is None else word]
+            if word is not None and _OPTION.match(word):
+                name, _, value = word.partition("=")
+                argument = known.get(name)
+                is_flag = argument is None or bool(value) or re.match("store_|count|Bool", argument.action)
+                waiting = 0 if argument is None else waiting
+                takes = 0 if is_flag else len(words) if argument is not None and argument.many else 1
+                is_taken = argument is not None
+            else:
+                is_taken = takes + waiting > 0
+                waiting -= is_taken and not takes
+                takes = max(0, takes - 1)
+            rest += [] if is_taken else [UNKNOWN if word is None else word]
         return rest
 
 
