@@ -95,7 +95,7 @@ def _finding(finding: Finding) -> dict[str, Any]:
     guesses = [f"{guess.key} was taken for {guess.value} ({guess.because.en})" for guess in assumptions]
     places = [{"path": place.path, "line": place.line, **_known(cell=place.cell)} for place in finding.locations]
     return {
-        **_without(json_data(finding), "title", "title_zh", "origin"),
+        **_without(json_data(finding), "title", "title_zh", "origin", "settled"),
         "locations": places,
         "status": finding.status if finding.superseded_by is None else "superseded",
         "caveats": [*guesses, *finding.caveats],

@@ -30,6 +30,7 @@ from envdoctor.source.definitions import (
     last_name,
     methods_of,
     names_in,
+    of_kind,
     scopes_of,
     siblings_of,
     text_of,
@@ -99,7 +100,7 @@ def answers_of(tree: ast.AST) -> frozenset[str]:
     answers: set[str] = set()
     bound, known = Counter[str](), Counter[str]()
     nodes = all_nodes(tree)
-    imported = {node.asname or node.name.partition(".")[0] for node in nodes if isinstance(node, ast.alias)}
+    imported = {node.asname or node.name.partition(".")[0] for node in of_kind(nodes, ast.alias)}
     for node in nodes:
         match node:
             case ast.Name(id=name, ctx=ast.Store()) | ast.arg(arg=name):
@@ -268,7 +269,7 @@ class _Reader:
         """The failed imports that are caught, or not made, wherever the file calls a name. One that it hands on may be
         called from anywhere. A handler of every error around the whole script does not go on."""
         guards: dict[str, frozenset[str]] = {}
-        called = {id(node.func) for node in all_nodes(self._tree) if isinstance(node, ast.Call)}
+        called = {id(node.func) for node in of_kind(all_nodes(self._tree), ast.Call)}
         waiting: list[tuple[ast.AST, frozenset[str], frozenset[str], bool]]
         waiting = [(self._tree, frozenset(), frozenset(), False)]
         while waiting:

@@ -15,8 +15,8 @@ from envdoctor.observe.recipe.script_options import (
     PERHAPS,
     Beside,
     DataParser,
+    ForeignClass,
     Item,
-    Library,
     Loaded,
     Parser,
     ScriptObject,
@@ -122,13 +122,13 @@ class Calls(Expressions):
     def held(self, node: ast.expr, scope: dict[str, Any]) -> Any:
         """Return what a variable holds to which an expression is assigned: its value, or a class by its name."""
         value, name = self.value(node, scope), dotted(node)
-        return Library(name) if value is UNKNOWN and re.match("[A-Z]+[a-z]", name.rpartition(".")[2]) else value
+        return ForeignClass(name) if value is UNKNOWN and re.match("[A-Z]+[a-z]", name.rpartition(".")[2]) else value
 
     def callee(self, node: ast.expr, scope: Mapping[str, Any]) -> str:
         """Return the dotted name of what is called: of a class that a variable holds by the name of that class."""
         root, *rest = dotted(node).split(".")
         match scope.get(root, self._globals.get(root)):
-            case Library(name=name) | ast.ClassDef(name=name):
+            case ForeignClass(name=name) | ast.ClassDef(name=name):
                 return ".".join([name, *rest])
         return dotted(node)
 

@@ -58,7 +58,7 @@ class Loaded:
 
 
 @dataclass(frozen=True)
-class Library:
+class ForeignClass:
     """A class of a library, by its name in the script."""
 
     name: str
