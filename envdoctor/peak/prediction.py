@@ -121,10 +121,10 @@ def predict(
         need, verdict, settling = need._replace(mostly=least.mostly), "does-not-fit", ""
         notes.append(Message("the length was not given: it does not fit even at {} tokens", _SHORTEST))
     if gpu is not None and verdict == "does-not-fit":
-        loose = base["quantized"] and recipe.given.keys().isdisjoint(("double_quantization", "framework"))
+        untold = base["quantized"] and recipe.given.keys().isdisjoint(("double_quantization", "framework"))
         if run.may_be_checkpointed() and run.may_fit(gpu, checkpointing=True):
             verdict, settling = None, "recipe.gradient_checkpointing"
-        elif loose and (packed := run.may_fit(gpu, quantized={"double": True, "upcast": False})):
+        elif untold and (packed := run.may_fit(gpu, quantized={"double": True, "upcast": False})):
             need, verdict = need.down_to(packed), "tight"
             text = "double quantization and the framework were not given: it may take as little as {} GiB"
             doubts.append(Message(text, f"{packed.process[0] / GIB:.1f}"))

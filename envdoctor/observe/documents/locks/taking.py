@@ -3,7 +3,6 @@
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import date, timedelta
-from types import MappingProxyType
 from typing import NamedTuple
 
 from envdoctor.facts.values import ABSENT, Fact, Range, Records, Unknown, Value
@@ -169,7 +168,7 @@ def _installed(
         fixed.update(new)
     stays = {name for name, version in image.versions.items() if there[name] == version != _ANY}
     added = tuple(
-        _taken({name: version for name, version in there.items() if name not in stays}, bounds, chosen, day, asks)
+        _taken({name: version for name, version in there.items() if name not in stays}, bounds, chosen, asks, day)
     )
     names = {name for name, entry in chosen.items() if isinstance(entry.version, str)}
     brought = tuple(image.brings(name) for name in sorted(stays - names))
@@ -299,7 +298,8 @@ def _resolved(lock: Lock, chosen: Mapping[str, Locked], wish: Wish, resolve: Res
         return _TakenPackages(refused=(TakingRefusal("conflict", package, "", pins[:_LONGEST]),))
     requirements = [read_requirement(pin) for pin in pins]
     there = {line.name: exact(line.specifiers) or _ANY for line in requirements}
-    packages = tuple(line._replace(place=Message("what uv would install")) for line in _taken(there, {}, chosen, ""))
+    place = Message("what uv would install")
+    packages = tuple(line._replace(place=place) for line in _taken(there, {}, chosen, {}, ""))
     note = Message("--resolve asked uv, which used the network, what an install takes")
     return _TakenPackages(packages, notes=(note,))
 
@@ -450,11 +450,7 @@ def _is_default_branch(url: str, repository: str) -> bool:
 
 
 def _taken(
-    there: Mapping[str, str],
-    bounds: Mapping[str, str],
-    chosen: Mapping[str, Locked],
-    day: str,
-    asks: Mapping[str, str] = MappingProxyType({}),
+    there: Mapping[str, str], bounds: Mapping[str, str], chosen: Mapping[str, Locked], asks: Mapping[str, str], day: str
 ) -> Iterator[Locked]:
     for name, version in there.items():
         before = chosen.get(name)
