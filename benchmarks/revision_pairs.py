@@ -306,7 +306,7 @@ def main() -> None:
     parser.add_argument("--wheels", type=int, default=46, help="pairs to draw from wheels")
     parser.add_argument("--commits", type=int, default=62, help="pairs to draw from clones")
     parser.add_argument("--skip", default="", help="draws whose pairs are not drawn again")
-    parser.add_argument("--draws", default="1,2,3,4,5,6,7", help="draws that are scored")
+    parser.add_argument("--draws", default="1,2,3,4,5,6,7,8", help="draws that are scored")
     parser.add_argument("--sets", default="real,planted,harmless")
     parser.add_argument("--envdoctor", default=f"{sys.executable} -m envdoctor")
     parser.add_argument("--keep", type=Path, help="the answers as JSON; for write, a folder")
