@@ -139,7 +139,7 @@ def test_no_gradient_flows_through_the_making_of_a_mask() -> None:
 def test_chat_that_a_forward_calls_is_on_the_path() -> None:
     called = MODEL.replace("return self.helper(x)", "return self.chat(x)")
     compared = outcome(remote_code, {"modeling.py": called}, {"modeling.py": called.replace("x + 2", "x - 2")})
-    holds(compared, "training-code-changed only_chat")
+    holds(compared, "value-replaced only_chat")
 
 
 def test_what_only_moved_to_another_function_is_no_loss() -> None:

@@ -13,7 +13,7 @@ from envdoctor.observe.model.files import JsonObject
 from envdoctor.revision.code.parts.canonical import LOOKS_AT_NAMES, MODULE_LEVEL, QUIET
 from envdoctor.revision.code.parts.changes import FilePair
 from envdoctor.revision.code.parts.loaded import CodeSide, on_the_path
-from envdoctor.revision.code.parts.tree import Definition
+from envdoctor.revision.code.parts.tree import NAME, TARGET, Definition, inlined, names_of
 from envdoctor.revision.comparer import LONGEST, UNNAMED, WIDEST, Change, Revisions, hunk, read_json, visible
 from envdoctor.system.message import Message
 
@@ -40,13 +40,11 @@ _TOKEN = re.compile(r"'[^']*'|[A-Za-z_]\w*|\d[\w.]*|[-+*/<>=!&|^~%@]+|\S")
 #: The same, with dotted names as one.
 _DOTTED = re.compile(_TOKEN.pattern.replace(r"]\w*", r"][\w.]*", 1))
 _OPERATOR = re.compile(r"[-+*/<>=!&|^~%@]+\Z|not\Z")
-_TARGET = re.compile(r"[\w, ()*]+\Z")
-#: A name; attributes, keywords and words in quotes are left out.
-_NAME = re.compile(r"(?<![.\w'])[A-Za-z_]\w*(?!\w|'|=(?!=))")
-#: What is unpacked from these is often not used.
-_SIZES = re.compile(r"\.(?:size\(\)|shape\b)|get_batch_size|config\.")
 #: What a number stands behind that a result depends on: an operator, the name of a dimension, a size, a triangle.
 _COUNTS = re.compile(r"(?:[*/+@]\(?|\b(?:dim|axis|diagonal)=\(?|\.(?:size|triu|tril)\(|\.shape\[)-?$")
+#: Numbers in the shape of a tensor, and a number's own sign, which may count the same axis from the other end.
+_LIKE = re.compile(r"\b(torch\.(?:zeros|ones|empty|rand|randn)_like\()([\w.]+)(?:, dtype=[\w.]+)?\)")
+_SIGNED = re.compile(r"-(?=\d)")
 _KEYWORD = re.compile(r"\b\w+=(?!=)(?:[^=,()]|\((?:[^()]|\([^()]*\))*\))+")
 #: Statements that may have changed places together, and characters of one that stands before another.
 _FEW, _SHORT = 4, 40
@@ -72,7 +70,8 @@ class _Cause(NamedTuple):
         """Count the words, or the statements, of some lines."""
         counts: Counter[str] = Counter()
         for line in lines:
-            words = [match[match.lastindex or 0] for match in self.words.finditer(self.without.sub("", line))]
+            text = "" if line.lstrip().startswith(("from ", "import ")) else self.without.sub("", line)
+            words = [match[match.lastindex or 0] for match in self.words.finditer(text)]
             counts.update([line.strip()] if words and self.whole else words)
         return counts
 
@@ -208,7 +207,7 @@ def _parameters(old: Definition, new: Definition) -> Mapping[str, str]:
     """Return the parameters that have other names in the same places, which the other function does not know."""
     if len(old.parameters) != len(new.parameters):
         return {}
-    names = [{item.name for item in side.parameters}.union(*_names(side.lines)) for side in (old, new)]
+    names = [{item.name for item in side.parameters}.union(*names_of(side.lines)) for side in (old, new)]
     pairs = [pair for pair in zip(old.parameters, new.parameters, strict=True) if pair[0][1:] == pair[1][1:]]
     return {item.name: other.name for item, other in pairs if item.name not in names[1] and other.name not in names[0]}
 
@@ -223,13 +222,14 @@ def _compared(old: Definition, new: Definition, renamed: _Renamed) -> list[list[
         new_name = parameters.get(name) or renamed[0].get(name) or (renamed[1].get(name) if keyword else None)
         return (new_name or name) + keyword
 
-    statements, names = list[list[str]](), [_names(function.lines) for function in (old, new)]
+    statements, names = list[list[str]](), [names_of(function.lines) for function in (old, new)]
     for function, (bound, reads), (there, _) in zip((old, new), names, reversed(names), strict=True):
         lone = bound - reads - there if LOOKS_AT_NAMES.isdisjoint(function.mentions) else set[str]()
         perhaps = {parameter.name for parameter in function.parameters if parameter.default == "None"}
         lines = [(line, line.partition(" = ")[0] in lone and "…" not in line) for line in _statements(function)]
         lines = [(line, idle and perhaps.isdisjoint(_TOKEN.findall(line))) for line, idle in lines]
         statements.append([line for line, idle in lines if not (idle and QUIET.issuperset(_DOES.findall(line)[1:]))])
+    statements = [inlined(*sides) for sides in (statements, reversed(statements))]
     new_lines = {*statements[1]}
     return [[line if line in new_lines else _plain(_WORD.sub(spelled, line)) for line in statements[0]], statements[1]]
 
@@ -358,7 +358,7 @@ def _meanings(
             }
             gone, come = _without(judged, gone, come)
     if is_judged and not any(edit for *_, edit in meanings):
-        other = _replaced(function.gone, function.come, old)
+        other = _replaced(function.gone, function.come, old, alone and not meanings)
         places = _places(function) if alone else None
         checks = any(line.startswith("assert ") for line in function.gone)
         is_one = function.gone.total() == 1 == function.come.total()
@@ -400,11 +400,11 @@ def _givers(lines: Sequence[str]) -> Counter[str]:
     giver_of, counts = dict[str, str](), Counter[str]()
     for line in map(str.strip, lines):
         target, _, value = line.partition(" = ")
-        binds = bool(value) and _TARGET.match(target) is not None
-        for name in {*_NAME.findall(value if binds else line)}:
+        binds = bool(value) and TARGET.match(target) is not None
+        for name in {*NAME.findall(value if binds else line)}:
             giver = giver_of.get(name, "")
             counts[f"{giver[:_SHORT]}{'…' * (len(giver) > _SHORT)}; {line}" if giver else line] += 1
-        giver_of |= dict.fromkeys(_NAME.findall(target) if binds else (), line)
+        giver_of |= dict.fromkeys(NAME.findall(target) if binds else (), line)
     return counts
 
 
@@ -444,12 +444,18 @@ def _token_edit(before: Sequence[str], after: Sequence[str]) -> tuple[Message | 
     return (_LOST if is_part else None), " ".join((Counter(before) - Counter(after)).elements())
 
 
-def _replaced(gone: Counter[str], come: Counter[str], old: Definition) -> tuple[str, str] | None:
+def _replaced(gone: Counter[str], come: Counter[str], old: Definition, alone: bool) -> tuple[str, str] | None:
     """Return the one name of the only changed statement and the name that replaced it, if the old function has both; of
-    a number that counts, what stands beside it."""
+    a number that counts, what stands beside it; of a tensor, what has its shape alone. Where the statement changed
+    ``alone`` and for no known cause, what it gave before and gives with an operator turned round."""
     if gone.total() != 1 or come.total() != 1:
         return None
     (target, _, before), (other, _, after) = (next(iter(side)).rpartition(" = ") for side in (gone, come))
+    if target == other and (likes := _LIKE.findall(after)) and _LIKE.sub(r"\2", after) == before:
+        return likes[0][1], "".join(likes[0])
+    if alone and target == other and _token_edit(*map(_TOKEN.findall, (before, after)))[0] == _TURNED:
+        parts = [sorted(_TOKEN.findall(_SIGNED.sub("", side))) for side in (before, after)]
+        return (before, after) if parts[0] != parts[1] and (target or before.startswith("return ")) else None
     was, now = _DOTTED.findall(before), _DOTTED.findall(after)
     pairs = [(place, *pair) for place, pair in enumerate(zip(was, now, strict=False)) if pair[0] != pair[1]]
     if target != other or not (target or before.startswith("return ")) or len(was) != len(now) or len(pairs) != 1:
@@ -460,7 +466,7 @@ def _replaced(gone: Counter[str], come: Counter[str], old: Definition) -> tuple[
         counts = _COUNTS.search("".join(was[max(0, place - 4) : place]))
         return ("".join(was[near]), "".join(now[near])) if counts else None
     (root, _, rest), (new_root, _, new_rest) = (one.partition(".") for one in (before_token, token))
-    old_names = _names(old.lines)[0].union(parameter.name for parameter in old.parameters)
+    old_names = names_of(old.lines)[0].union(parameter.name for parameter in old.parameters)
     reads = old_names.union(*map(_DOTTED.findall, old.lines)) if rest and new_rest else old_names
     # A part of self may be the same part of the configuration, and a method of a tensor another spelling.
     is_called = was[place + 1 : place + 2] == ["("]
@@ -474,19 +480,8 @@ def _no_longer_read(old: Definition, new: Definition, alone: bool) -> list[str]:
     """Return names that both give a value and only the old one reads; parameters too if ``alone`` changed."""
     if any("…" in line for part in (old, new) for line in part.lines):
         return []
-    (bound, reads), (still_bound, still_read) = (_names(part.lines) for part in (old, new))
+    (bound, reads), (still_bound, still_read) = (names_of(part.lines) for part in (old, new))
     if alone:
         bound |= {parameter.name for parameter in old.parameters}
         still_bound |= {parameter.name for parameter in new.parameters}
     return sorted((bound & reads & still_bound) - still_read)
-
-
-def _names(lines: Sequence[str]) -> tuple[set[str], set[str]]:
-    """Return the names that statements give a value, and the names that they read beside the assigned one."""
-    bound, reads = set[str](), set[str]()
-    for line in lines:
-        target, _, value = line.strip().partition(" = ")
-        names = {*_NAME.findall(target)} if value and _TARGET.match(target) else set()
-        reads |= {*_NAME.findall(value if names else line)} - names
-        bound |= names if not _SIZES.search(value) else set()
-    return bound, reads

@@ -22,6 +22,15 @@ _PERHAPS = (
 )
 _FAILED_IMPORT = frozenset({"ImportError", "ModuleNotFoundError", "Exception", "BaseException"})
 _MAX_CALLS = 2000
+#: What a statement may give a value, and a name; attributes, keywords and words in quotes are left out.
+TARGET = re.compile(r"[\w, ()*]+\Z")
+NAME = re.compile(r"(?<![.\w'])[A-Za-z_]\w*(?!\w|'|=(?!=))")
+#: What is unpacked from these is often not used.
+_SIZES = re.compile(r"\.(?:size\(\)|shape\b)|get_batch_size|config\.")
+#: What a statement changes: what it gives a value, goes through, or changes in place.
+_CHANGES = re.compile(r"^[^=]* [-+*/|&@%]*= |^(?:async )?for .* in |\w+\.\w+_\(")
+#: New statements of a function in which values take the place of names.
+_MAX_INLINED = 30
 #: The largest modeling file of transformers has 70,000 nodes.
 _MAX_NODES = 300_000
 
@@ -262,3 +271,41 @@ def _imports(tree: ast.Module) -> list[_Import]:
         for field in _INNER:
             waiting += [(inner, required and field in always, demanded) for inner in getattr(node, field, ())]
     return [_Import(name, *imports[name]) for name in sorted(imports)]
+
+
+def names_of(lines: Sequence[str]) -> tuple[set[str], set[str]]:
+    """Return the names that statements give a value, and the names that they read beside the assigned one."""
+    bound, reads = set[str](), set[str]()
+    for line in lines:
+        target, _, value = line.strip().partition(" = ")
+        names = {*NAME.findall(target)} if value and TARGET.match(target) else set()
+        reads |= {*NAME.findall(value if names else line)} - names
+        bound |= names if not _SIZES.search(value) else set()
+    return bound, reads
+
+
+def inlined(lines: list[str], others: list[str]) -> list[str]:
+    """Return statements with values instead of the names that ``others`` lack, where those have all of them so. A value
+    of which something changes later stays, and so does a call that is not used at once."""
+    there, known = {*others}, {word for line in others for word in NAME.findall(line)}
+    for line in [line for line in lines if line not in there][:_MAX_INLINED]:
+        name, _, value = line.partition(" = ")
+        if not value or not name.isidentifier() or name in known:
+            continue
+        place, word, text = lines.index(line), rf"(?<![.\w']){name}(?![\w'])", value.replace("\\", r"\\")
+        alone = rf"(?:(?<=[(\[])|(?<=, )|(?<== )|(?<=return )){name}(?=[),\]]|$)"
+        uses = {at: one for at, one in enumerate(lines) if at != place and re.search(word, one)}
+        spelled = {at: re.sub(word, f"({text})", re.sub(alone, text, one)) for at, one in uses.items()}
+        changed = {
+            bound for one in lines[place + 1 :] for match in _CHANGES.finditer(one) for bound in NAME.findall(match[0])
+        }
+        at_once = "(" not in value or [*uses] == [place + 1]
+        if (
+            uses
+            and min(uses) > place
+            and at_once
+            and there.issuperset(spelled.values())
+            and changed.isdisjoint(NAME.findall(value))
+        ):
+            lines = [spelled.get(at, one) for at, one in enumerate(lines) if at != place]
+    return lines
