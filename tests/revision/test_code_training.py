@@ -225,6 +225,39 @@ def test_a_keyword_that_the_called_module_lost_is_said() -> None:
     assert "call-refused" not in {one.kind for one in outcome(remote_code, {"m.py": text}, {"m.py": taken}).changes}
 
 
+LAYERS = """
+class Layer:
+    def forward(self, x, mask=None, past=None, use_cache=False):
+        return x
+class M:
+    def forward(self, ids, mask=None, past=None, use_cache=False):
+        x = self.embed(ids)
+        for layer in self.layers:
+            x = {}
+        return x
+"""
+CHECKPOINTED = (
+    "checkpoint(made(layer), x, mask)\n"
+    "        def made(module):\n            return lambda *inputs: module(*inputs, past, use_cache)"
+)
+
+
+@pytest.mark.parametrize("call", ["layer(x, mask, past)", "self.ckpt(layer, x, mask, past)", CHECKPOINTED])
+@pytest.mark.parametrize(
+    ("taken", "is_told"), [("x, mask=None, sink=None, past=None", True), ("x, mask=None, past=None", False)]
+)
+def test_names_by_position_that_land_elsewhere_are_said(call: str, taken: str, is_told: bool) -> None:
+    old = LAYERS.format(call.replace("ckpt", "_gradient_checkpointing_func"))
+    new = old.replace("x, mask=None, past=None", taken, 1).replace("use_cache=False", "use_cache=False, more=None", 1)
+    found = outcome(remote_code, {"m.py": old}, {"m.py": new}).changes
+    told = [(one.symbol, one.before, one.after, one.detail) for one in found if one.kind == "arguments-misplaced"]
+    assert told == [("M.forward", "past", "sink", "Layer.forward")] * is_told
+    fitted = new.replace(" past, use", " None, past, use").replace("mask, past)", "mask, None, past)")
+    assert is_told is False or "arguments-misplaced" not in {
+        one.kind for one in outcome(remote_code, {"m.py": old}, {"m.py": fitted}).changes
+    }
+
+
 def test_what_comes_with_an_option_that_is_off_is_not_judged() -> None:
     config = "class TinyConfig:\n    def __init__(self, width=1, {}**kwargs):\n        self.width = width\n"
     model = ELSEWHERE + "class M:\n    def forward(self, x):\n        {}return x\n"

@@ -10,7 +10,8 @@ loaded, all are. ``symbol`` is the class and method, ``module level``, an import
   ``-fails``: checkpoint() gets keywords that it refuses; ``-mended``: one of the two in the old revision alone;
 * ``signature-changed``: a call that the old one accepts may fail or mean something else; ``default-unused``:
   config.json sets it, or no training step calls it; ``call-refused``: a keyword that what is called, in the same file,
-  has no parameter for; ``minor-only-gate``: a comparison with the second number of a version alone;
+  has no parameter for; ``arguments-misplaced``: names by position that land in others; ``minor-only-gate``: a
+  comparison with the second number of a version alone;
 * ``exec-call-added`` and its like: ``detail`` says when it runs; that none was found is no proof that there is none;
 * ``definition-…``: of what no training step reaches, or whole classes and functions: what speaks of these changed too;
 * ``package-required``: new, and without it transformers does not load the file; ``file-not-loaded``: no auto_map leads

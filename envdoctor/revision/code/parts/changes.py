@@ -31,6 +31,8 @@ _DEAD = re.compile(r"\bnot self\.training\b|\band False\b|\bFalse and\b|^ *if Fa
 _ISINSTANCE = re.compile(r"isinstance\(\w+, \(?([\w., ]+)\)")
 _MADE = re.compile(r"self\.(\w+) = (\w+)\(")
 _MAX_NAMES = 6
+#: Fewer names by position may be those of another function.
+_FEWEST = 3
 #: Values of a class by which transformers loads weights.
 _LOADING_VALUE = re.compile(r"_tied_weights_keys|_keep_in_fp32_modules\w*|_checkpoint_conversion_mapping")
 _ATTENTION_VALUE = re.compile(r"^_supports_(sdpa|flash)|attention_classes$", re.IGNORECASE)
@@ -118,6 +120,7 @@ def compare_file(pair: FilePair, moved: _Moved) -> Iterator[Change]:
     yield from _imports(pair)
     yield from _checkpointing(pair)
     yield from _undefined(pair)
+    yield from _misplaced(pair)
 
 
 def one_sided(pair: FilePair) -> Iterator[Change]:
@@ -300,6 +303,34 @@ def _undefined(pair: FilePair) -> Iterator[Change]:
     for symbol, names in before.items():
         if mended := [name for name in names if symbol in remaining and name not in after.get(symbol, ())]:
             yield _change("name-mended", pair.path, symbol, ", ".join(mended[:_MAX_NAMES]), None)
+
+
+def _misplaced(pair: FilePair) -> Iterator[Change]:
+    """Yield what gives names by position as a ``forward`` of the file took them, which takes others there now."""
+    before, after = (
+        {
+            part.name: [item.name for item in part.parameters if item.name != "self"]
+            for part in code.definitions
+            if part.leaf == "forward"
+        }
+        for code in (pair.old, pair.new)
+    )
+    for name, now in after.items():
+        was = before.get(name, [])
+        place = next((at for at, (one, other) in enumerate(zip(was, now, strict=False)) if one != other), len(was))
+        for function in pair.new.definitions if place < len(was) and {*was} <= {*now} else ():
+            given = [one for one in _by_position(function) if one == was[: len(one)] and place < len(one) >= _FEWEST]
+            if given and not any(one == other[: len(one)] for one in given for other in after.values()):
+                yield _change("arguments-misplaced", pair.path, function.name, was[place], now[place], detail=name)
+
+
+def _by_position(function: Definition) -> Iterator[list[str]]:
+    """Yield what the calls of a function give by position; of a layer that is checkpointed, what the layer is given."""
+    inputs = [list(call.arguments[1:]) for call in function.calls if "checkpoint" in call.name.rpartition(".")[2]]
+    rest = [list(call.arguments[1:]) for call in function.calls if call.arguments[:1] == ("*inputs",)]
+    yield from (list(call.arguments) for call in function.calls)
+    yield from inputs
+    yield from (first + second for first in inputs for second in rest)
 
 
 def _checkpointing(pair: FilePair) -> Iterator[Change]:

@@ -44,10 +44,11 @@ class Parameter(NamedTuple):
 
 
 class _CallSite(NamedTuple):
-    """A call in a function's body: dotted name as written, and its keywords as ``name=value``."""
+    """A call in a function's body: dotted name as written, its keywords as ``name=value``, and the other arguments."""
 
     name: str
     keywords: tuple[str, ...]
+    arguments: tuple[str, ...] = ()
 
 
 class Definition(NamedTuple):
@@ -213,6 +214,7 @@ def _function(scope: str, node: syntax.FunctionNode, scopes: Mapping[int, syntax
         _CallSite(
             syntax.dotted(inner.func),
             tuple(f"{word.arg}={canonical.exact(word.value)}" if word.arg else "**" for word in inner.keywords),
+            tuple(map(canonical.exact, inner.args)),
         )
         for inner in list(syntax.of_kind(result.nodes, ast.Call))[:_MAX_CALLS]
     ]
