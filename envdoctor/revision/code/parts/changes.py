@@ -306,7 +306,8 @@ def _undefined(pair: FilePair) -> Iterator[Change]:
 
 
 def _misplaced(pair: FilePair) -> Iterator[Change]:
-    """Yield what gives names by position as a ``forward`` of the file took them, which takes others there now."""
+    """Yield what gives names by position as a ``forward`` took them, which takes others there now: of a class of the
+    file that the caller's class speaks of."""
     before, after = (
         {
             part.name: [item.name for item in part.parameters if item.name != "self"]
@@ -315,12 +316,17 @@ def _misplaced(pair: FilePair) -> Iterator[Change]:
         }
         for code in (pair.old, pair.new)
     )
+    speak = {(part.owner, word) for part in pair.new.definitions for word in part.mentions}
     for name, now in after.items():
-        was = before.get(name, [])
+        was, owner = before.get(name, []), name.rpartition(".")[0]
         place = next((at for at, (one, other) in enumerate(zip(was, now, strict=False)) if one != other), len(was))
         for function in pair.new.definitions if place < len(was) and {*was} <= {*now} else ():
             given = [one for one in _by_position(function) if one == was[: len(one)] and place < len(one) >= _FEWEST]
-            if given and not any(one == other[: len(one)] for one in given for other in after.values()):
+            if (
+                given
+                and (function.owner, owner) in speak
+                and not any(one == other[: len(one)] for one in given for other in after.values())
+            ):
                 yield _change("arguments-misplaced", pair.path, function.name, was[place], now[place], detail=name)
 
 
