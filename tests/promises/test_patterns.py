@@ -18,6 +18,7 @@ ELSEWHERE = {
     "envdoctor/observe/documents/reports/lines.py": "the table's own patterns, which `supplied` brings",
     "envdoctor/observe/recipe/script_calls.py": "asked of names of 200 characters at most",
     "envdoctor/revision/code/parts/training.py": "the table's own patterns, of statements of 400 characters at most",
+    "envdoctor/revision/code/parts/tree.py": "a name without a repeat, asked of statements of 400 characters at most",
     "envdoctor/source/names.py": "with one repeat at most, asked of names of 500 characters at most",
 }
 

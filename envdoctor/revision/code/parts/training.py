@@ -13,7 +13,7 @@ from envdoctor.observe.model.files import JsonObject
 from envdoctor.revision.code.parts.canonical import LOOKS_AT_NAMES, MODULE_LEVEL, QUIET
 from envdoctor.revision.code.parts.changes import FilePair
 from envdoctor.revision.code.parts.loaded import CodeSide, on_the_path
-from envdoctor.revision.code.parts.tree import NAME, TARGET, Definition, inlined, names_of
+from envdoctor.revision.code.parts.tree import NAME, Definition, assigned, inlined, names_of
 from envdoctor.revision.comparer import LONGEST, UNNAMED, WIDEST, Change, Revisions, hunk, read_json, visible
 from envdoctor.system.message import Message
 
@@ -399,12 +399,11 @@ def _givers(lines: Sequence[str]) -> Counter[str]:
     """Count the statements, each with the one that gave a name that it reads."""
     giver_of, counts = dict[str, str](), Counter[str]()
     for line in map(str.strip, lines):
-        target, _, value = line.partition(" = ")
-        binds = bool(value) and TARGET.match(target) is not None
-        for name in {*NAME.findall(value if binds else line)}:
+        target, value = assigned(line)
+        for name in {*NAME.findall(value)}:
             giver = giver_of.get(name, "")
             counts[f"{giver[:_SHORT]}{'…' * (len(giver) > _SHORT)}; {line}" if giver else line] += 1
-        giver_of |= dict.fromkeys(NAME.findall(target) if binds else (), line)
+        giver_of |= dict.fromkeys(NAME.findall(target), line)
     return counts
 
 

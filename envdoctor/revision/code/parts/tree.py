@@ -23,12 +23,12 @@ _PERHAPS = (
 _FAILED_IMPORT = frozenset({"ImportError", "ModuleNotFoundError", "Exception", "BaseException"})
 _MAX_CALLS = 2000
 #: What a statement may give a value, and a name; attributes, keywords and words in quotes are left out.
-TARGET = re.compile(r"[\w, ()*]+\Z")
+_TARGET = re.compile(r"[\w, ()*]+\Z")
 NAME = re.compile(r"(?<![.\w'])[A-Za-z_]\w*(?!\w|'|=(?!=))")
 #: What is unpacked from these is often not used.
 _SIZES = re.compile(r"\.(?:size\(\)|shape\b)|get_batch_size|config\.")
 #: What a statement changes: what it gives a value, goes through, or changes in place.
-_CHANGES = re.compile(r"^[^=]* [-+*/|&@%]*= |^(?:async )?for .* in |\w+\.\w+_\(")
+_CHANGES = re.compile(r"^[^=]* [-+*/|&@%]*= |^(?:async )?for .* in |(?<![\w.])\w+\.\w+_\(")
 #: New statements of a function in which values take the place of names.
 _MAX_INLINED = 30
 #: The largest modeling file of transformers has 70,000 nodes.
@@ -278,12 +278,17 @@ def _imports(tree: ast.Module) -> list[_Import]:
 def names_of(lines: Sequence[str]) -> tuple[set[str], set[str]]:
     """Return the names that statements give a value, and the names that they read beside the assigned one."""
     bound, reads = set[str](), set[str]()
-    for line in lines:
-        target, _, value = line.strip().partition(" = ")
-        names = {*NAME.findall(target)} if value and TARGET.match(target) else set()
-        reads |= {*NAME.findall(value if names else line)} - names
+    for target, value in map(assigned, lines):
+        names = {*NAME.findall(target)}
+        reads |= {*NAME.findall(value)} - names
         bound |= names if not _SIZES.search(value) else set()
     return bound, reads
+
+
+def assigned(line: str) -> tuple[str, str]:
+    """Return what a statement gives a value, and the rest of it: all, where it gives none."""
+    target, _, value = line.strip().partition(" = ")
+    return (target, value) if value and _TARGET.match(target) else ("", line)
 
 
 def inlined(lines: list[str], others: list[str]) -> list[str]:
