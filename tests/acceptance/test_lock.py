@@ -84,15 +84,20 @@ def test_an_empty_list_is_no_wrong_use_and_no_list_is(run, listed, text, code):
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("file", "text", "told"),
     [
-        ("torch\ntransformers>=4.40\n", "no version of a package is known from requirements.txt\n"),
-        ("torch==2.6.0\n-r more.txt\n", "requirements.txt:2: more.txt cannot be read: "),
+        ("requirements.txt", "torch\ntransformers>=4.40\n", "no version of a package is known from requirements.txt\n"),
+        ("requirements.txt", "torch==2.6.0\n-r more.txt\n", "requirements.txt:2: more.txt cannot be read: "),
+        (
+            "Dockerfile",
+            "FROM python:3.11\nRUN pip install peft==0.12.0 -r more.txt\n",
+            "Dockerfile:2: more.txt cannot be read: ",
+        ),
     ],
 )
-def test_what_a_list_does_not_tell_is_not_judged(run, listed, text, told):
-    listed.write_text(text)
-    result = run("check", *LOCK)
+def test_what_a_list_does_not_tell_is_not_judged(run, listed, file, text, told):
+    listed.with_name(file).write_text(text)
+    result = run("check", "--lock", file)
     assert result.code == 3 and result.out.startswith(f"Not judged: {told}") and result.out.count(told) == 1
 
 

@@ -146,6 +146,7 @@ class _Stage:
         self._packages: dict[str, Locked] = {}
         self._facts: dict[str, Fact] = {}
         self._notes: list[Message] = []
+        self._unread: list[Message] = []
         self._python: str | None = None
         self._commands: list[Command] = []
         #: What the image has, with the releases that its tag tells; None: nobody knows.
@@ -249,7 +250,8 @@ class _Stage:
             else:
                 pip.line(word, self._path, places[word])
         lock = specs.lock() if specs is not None else pip.lock()
-        self._notes += (*lock.notes, *lock.unread)  # an image has more than its file tells
+        self._notes += lock.notes
+        self._unread += lock.unread
         self._facts.update({fact.key: fact for fact in lock.facts})
         self._python = lock.python or self._python
         newest = bool({"-U", "--upgrade", "--force-reinstall", "--upgrade-strategy"} & set(words))
@@ -275,8 +277,9 @@ class _Stage:
             raise LockError("installs no package with pip, uv or conda on an image that is known")
         python = self._python if self._python and is_version(self._python) else None
         packages, facts = [*self._packages.values()], tuple(self._facts.values())
-        notes, commands = tuple(dict.fromkeys(self._notes)), tuple(self._commands)
-        return Lock(packages, Message(_OPEN, self._path), python, facts, notes=notes, commands=commands)
+        notes, unread = (tuple(dict.fromkeys(part)) for part in (self._notes, self._unread))
+        open_, commands = Message(_OPEN, self._path), tuple(self._commands)
+        return Lock(packages, open_, python, facts, notes=notes, unread=unread, commands=commands)
 
 
 def _instructions(text: str) -> Iterator[_Line]:
