@@ -28,6 +28,8 @@ _MIB = 1 << 20
 #: The largest vocabulary that is believed, and the one where config.json has none: models have up to 262,144.
 _VOCABULARY = 1 << 19
 _SHORT = 64
+#: Tokens of a step of vLLM before 0.8, at least, and of the longest sequence that it does not divide by itself.
+_LEAST_TOKENS, _UNDIVIDED = 2048, 32768
 #: A byte for each number in the cache, in place of two (cache_dtype in vllm/config/cache.py).
 _BYTE = ("fp8", "int8")
 #: The longest sequence that is taken where neither the recipe nor the model tells it; the engine reads config.json.
@@ -103,8 +105,8 @@ def predict_serving(facts: FactSet, model: Model, tracer: TraceSource, known: Ma
     length, latent = stated or _USUAL, _latent(config, known["latent"])
     row, card = _row(facts, known["engine"], gpu)
     ranks = int(given.get("tensor_parallel") or 1)
-    usual = card.get("offline", card["tokens"]) if given.get("method") == "infer" else card["tokens"]
-    tokens, sequences = int(given.get("max_batched_tokens") or usual), given.get("max_sequences") or card["sequences"]
+    release = facts.text(f"pkg.{row['name']}")  # where nobody tells it, whether it profiles the sorting is not known
+    tokens, sequences = _tokens(recipe, row, card, release, length), given.get("max_sequences") or card["sequences"]
     plan, assumed = _planned(recipe, tokens)
     # Of keys and values that differ in width the traced kernel makes a score for each pair of tokens, which no engine
     # does: a short prompt has hardly any.
@@ -113,7 +115,6 @@ def predict_serving(facts: FactSet, model: Model, tracer: TraceSource, known: Ma
     peak = ClosedForm(trace, 1).at(1, measured)
     weights, cache = float(trace.model["weight_bytes"]), at_full_depth(trace, "cache_bytes")
     sampled = sequences * _vocabulary(config)
-    release = facts.text(f"pkg.{row['name']}")  # where nobody tells it, whether it profiles the sorting is not known
     step = max(
         (peak.size - weights - cache) * tokens / measured / ranks + 4.0 * sampled,
         row.get("sampler", 0) * sampled if release else 0.0,
@@ -198,6 +199,17 @@ def predict_serving(facts: FactSet, model: Model, tracer: TraceSource, known: Ma
     }
 
 
+def _tokens(
+    recipe: RunRecipe, row: Mapping[str, Any], card: Mapping[str, Any], release: str | None, length: int
+) -> int:
+    """Return the tokens of a step, where the longest sequence has this ``length``."""
+    usual = card.get("offline", card["tokens"]) if recipe.given.get("method") == "infer" else card["tokens"]
+    if "undivided" in row and release is not None and satisfies(release, row["undivided"]):
+        divides = length > _UNDIVIDED or "enable_chunked_prefill" in recipe.keys
+        usual = _LEAST_TOKENS if divides else max(length, _LEAST_TOKENS)
+    return int(recipe.given.get("max_batched_tokens") or usual)
+
+
 def _perhaps(
     tower: Tower | None, release: str | None, row: Mapping[str, Any], sizes: tuple[int, int, float, float]
 ) -> tuple[float, list[Message]]:
@@ -210,7 +222,7 @@ def _perhaps(
     notes = [Message(text, f"{attention / GIB:.1f}")] if attention else []
     if tower is None:
         return attention, notes
-    undivided = "images" in row and (release is None or satisfies(release, row["images"]))
+    undivided = "undivided" in row and (release is None or satisfies(release, row["undivided"]))
     at_once = whole if undivided else usual
     patches = max(tower.patches * at_once, tower.largest)
     size = tower.moment * patches + step * (at_once / usual - 1)
