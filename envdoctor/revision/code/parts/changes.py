@@ -33,6 +33,8 @@ _MADE = re.compile(r"self\.(\w+) = (\w+)\(")
 _MAX_NAMES = 6
 #: Fewer names by position may be those of another function.
 _FEWEST = 3
+#: Functions and calls of a file that are looked at for them.
+_MOST = 200
 #: Values of a class by which transformers loads weights.
 _LOADING_VALUE = re.compile(r"_tied_weights_keys|_keep_in_fp32_modules\w*|_checkpoint_conversion_mapping")
 _ATTENTION_VALUE = re.compile(r"^_supports_(sdpa|flash)|attention_classes$", re.IGNORECASE)
@@ -311,8 +313,7 @@ def _misplaced(pair: FilePair) -> Iterator[Change]:
     before, after = (
         {
             part.name: [item.name for item in part.parameters if item.name != "self"]
-            for part in code.definitions
-            if part.leaf == "forward"
+            for part in [part for part in code.definitions if part.leaf == "forward"][:_MOST]
         }
         for code in (pair.old, pair.new)
     )
@@ -320,23 +321,21 @@ def _misplaced(pair: FilePair) -> Iterator[Change]:
     for name, now in after.items():
         was, owner = before.get(name, []), name.rpartition(".")[0]
         place = next((at for at, (one, other) in enumerate(zip(was, now, strict=False)) if one != other), len(was))
-        for function in pair.new.definitions if place < len(was) and {*was} <= {*now} else ():
+        callers = [part for part in pair.new.definitions if (part.owner, owner) in speak and part.calls]
+        for function in callers[:_MOST] if place < len(was) and {*was} <= {*now} else ():
             given = [one for one in _by_position(function) if one == was[: len(one)] and place < len(one) >= _FEWEST]
-            if (
-                given
-                and (function.owner, owner) in speak
-                and not any(one == other[: len(one)] for one in given for other in after.values())
-            ):
+            if given and not any(one == other[: len(one)] for one in given for other in after.values()):
                 yield _change("arguments-misplaced", pair.path, function.name, was[place], now[place], detail=name)
 
 
 def _by_position(function: Definition) -> Iterator[list[str]]:
     """Yield what the calls of a function give by position; of a layer that is checkpointed, what the layer is given."""
-    inputs = [list(call.arguments[1:]) for call in function.calls if "checkpoint" in call.name.rpartition(".")[2]]
-    rest = [list(call.arguments[1:]) for call in function.calls if call.arguments[:1] == ("*inputs",)]
-    yield from (list(call.arguments) for call in function.calls)
+    calls = function.calls[:_MOST]
+    inputs = [list(call.arguments[1:]) for call in calls if "checkpoint" in call.name.rpartition(".")[2]]
+    rest = [list(call.arguments[1:]) for call in calls if call.arguments[:1] == ("*inputs",)]
+    yield from (list(call.arguments) for call in calls)
     yield from inputs
-    yield from (first + second for first in inputs for second in rest)
+    yield from (first + second for first in inputs[:_FEWEST] for second in rest[:_FEWEST])
 
 
 def _checkpointing(pair: FilePair) -> Iterator[Change]:

@@ -293,26 +293,20 @@ def assigned(line: str) -> tuple[str, str]:
 
 def inlined(lines: list[str], others: list[str]) -> list[str]:
     """Return statements with values instead of the names that ``others`` lack, where those have all of them so. A value
-    of which something changes later stays, and so does a call that is not used at once."""
+    of which something changes later stays, and so does one that is no sum of names and is not used at once."""
     there, known = {*others}, {word for line in others for word in NAME.findall(line)}
     for line in [line for line in lines if line not in there][:_MAX_INLINED]:
         name, _, value = line.partition(" = ")
-        if not value or not name.isidentifier() or name in known:
+        if not value or not name.isidentifier() or name in known or any("…" in one for one in (*lines, *others)):
             continue
         place, word, text = lines.index(line), rf"(?<![.\w']){name}(?![\w'])", value.replace("\\", r"\\")
         alone = rf"(?:(?<=[(\[])|(?<=, )|(?<== )|(?<=return )){name}(?=[),\]]|$)"
         uses = {at: one for at, one in enumerate(lines) if at != place and re.search(word, one)}
         spelled = {at: re.sub(word, f"({text})", re.sub(alone, text, one)) for at, one in uses.items()}
-        changed = {
-            bound for one in lines[place + 1 :] for match in _CHANGES.finditer(one) for bound in NAME.findall(match[0])
-        }
-        at_once = "(" not in value or [*uses] == [place + 1]
-        if (
-            uses
-            and min(uses) > place
-            and at_once
-            and there.issuperset(spelled.values())
-            and changed.isdisjoint(NAME.findall(value))
-        ):
+        if not uses or min(uses) < place or not there.issuperset(spelled.values()):
+            continue
+        changes = [match[0] for one in lines[place + 1 :] for match in _CHANGES.finditer(one)]
+        is_sum = {*"([."}.isdisjoint(value) and {*NAME.findall(" ".join(changes))}.isdisjoint(NAME.findall(value))
+        if is_sum or [*uses] == [place + 1]:
             lines = [spelled.get(at, one) for at, one in enumerate(lines) if at != place]
     return lines
