@@ -321,8 +321,9 @@ def _misplaced(pair: FilePair) -> Iterator[Change]:
     for name, now in after.items():
         was, owner = before.get(name, []), name.rpartition(".")[0]
         place = next((at for at, (one, other) in enumerate(zip(was, now, strict=False)) if one != other), len(was))
-        callers = [part for part in pair.new.definitions if (part.owner, owner) in speak and part.calls]
-        for function in callers[:_MOST] if place < len(was) and {*was} <= {*now} else ():
+        others = pair.new.definitions if place < len(was) and {*was} <= {*now} else ()
+        callers = [part for part in others if (part.owner, owner) in speak and part.calls]
+        for function in callers[:_MOST]:
             given = [one for one in _by_position(function) if one == was[: len(one)] and place < len(one) >= _FEWEST]
             if given and not any(one == other[: len(one)] for one in given for other in after.values()):
                 yield _change("arguments-misplaced", pair.path, function.name, was[place], now[place], detail=name)
@@ -333,8 +334,7 @@ def _by_position(function: Definition) -> Iterator[list[str]]:
     calls = function.calls[:_MOST]
     inputs = [list(call.arguments[1:]) for call in calls if "checkpoint" in call.name.rpartition(".")[2]]
     rest = [list(call.arguments[1:]) for call in calls if call.arguments[:1] == ("*inputs",)]
-    yield from (list(call.arguments) for call in calls)
-    yield from inputs
+    yield from [*(list(call.arguments) for call in calls), *inputs]
     yield from (first + second for first in inputs[:_FEWEST] for second in rest[:_FEWEST])
 
 

@@ -294,10 +294,10 @@ def assigned(line: str) -> tuple[str, str]:
 def inlined(lines: list[str], others: list[str]) -> list[str]:
     """Return statements with values instead of the names that ``others`` lack, where those have all of them so. A value
     of which something changes later stays, and so does one that is no sum of names and is not used at once."""
-    there, known = {*others}, {word for line in others for word in NAME.findall(line)}
-    for line in [line for line in lines if line not in there][:_MAX_INLINED]:
+    there, known, is_cut = {*others}, {*NAME.findall("\n".join(others))}, "…" in "".join([*lines, *others])
+    for line in [line for line in lines if line not in there and not is_cut][:_MAX_INLINED]:
         name, _, value = line.partition(" = ")
-        if not value or not name.isidentifier() or name in known or any("…" in one for one in (*lines, *others)):
+        if not value or not name.isidentifier() or name in known:
             continue
         place, word, text = lines.index(line), rf"(?<![.\w']){name}(?![\w'])", value.replace("\\", r"\\")
         alone = rf"(?:(?<=[(\[])|(?<=, )|(?<== )|(?<=return )){name}(?=[),\]]|$)"
